@@ -1,0 +1,91 @@
+/*===- abi.h - What a compiled decode kernel is called with -------*- C -*-===*\
+|*
+|* Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+|* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+|*
+|*===----------------------------------------------------------------------===*
+|*
+|* The binary interface between generated kernels and whoever launches them: the
+|* same struct on every target. C11.
+|*
+|*   CPU  void NAME(const ffdDecodeArgs *args, int64_t row, int64_t split);
+|*        called once for every row < batch * kv_heads and split < splits, in
+|*        any order, from any thread.
+|*   GPU  one kernel parameter, the struct by value; grid = batch * kv_heads *
+|*        splits CTAs in x (row-major: row * splits + split), block and dynamic
+|*        shared memory as the package says.
+|*
+|* All pieces of a row leave partial results in the workspace; the one that
+|* arrives last merges them in a fixed order, so results do not depend on
+|* scheduling.
+|*
+\*===----------------------------------------------------------------------===*/
+#ifndef FFD_ABI_H
+#define FFD_ABI_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Changes whenever a field of the structs below or the layout changes. */
+#define FFD_ABI_VERSION 1
+
+typedef enum ffdElement { FFD_F16 = 0, FFD_BF16 = 1 } ffdElement;
+
+/* One kernel specialisation. Limits: head_dim 64, 80, 96, 128, 192 or 256;
+ * value_dim a multiple of 16 up to 256; group 1..16; scan_bits 2, 4 or 8;
+ * quant_block 128; select_block 16, 32, 64 or 128. */
+typedef struct ffdSpec {
+  int32_t head_dim;
+  int32_t value_dim;
+  int32_t group;        /* query heads per kv head */
+  int32_t element;      /* ffdElement of q, K, V, scales and smax */
+  int32_t scan_bits;
+  int32_t quant_block;
+  int32_t select_block;
+} ffdSpec;
+
+/* Shapes are in elements, strides as named; row = sequence * kv_heads + head.
+ * Pointers are device pointers on a GPU. Everything is contiguous unless it has
+ * a stride. Planes are laid out as layout.h says. Alignment: 16 bytes for q,
+ * planes, smax, tails, out and workspace. Strides of q are multiples of 8. */
+typedef struct ffdDecodeArgs {
+  const void *q;             /* [batch][kv_heads * group][head_dim] element   */
+  const void *thumbnails;    /* plane, see layout.h                           */
+  const void *residuals;     /* plane                                         */
+  const void *values;        /* plane                                         */
+  const void *smax;          /* [row][padded head_dim] element, scale order   */
+  const void *tail_k;        /* [sequence][kv head][token][head_dim] element  */
+  const void *tail_v;        /* [sequence][kv head][token][value_dim] element */
+  const int32_t *page_table; /* [batch][page_stride] page ids                 */
+  const int32_t *lengths;    /* [batch] visible tokens, >= 0                  */
+  const float *delta;        /* [batch] threshold in natural-log units        */
+  float *out;                /* [batch][kv_heads * group][value_dim]          */
+  float *lse;                /* [batch][kv_heads * group] natural log, or NULL*/
+  uint8_t *kept;             /* [row][kept_stride] one byte per selection
+                                block of the committed tokens, or NULL        */
+  void *workspace;           /* Layout::workspaceBytes, counters zero         */
+  int64_t q_batch_stride;    /* elements                                      */
+  int64_t q_head_stride;     /* elements                                      */
+  int64_t page_stride;       /* entries                                       */
+  int64_t kept_stride;       /* bytes                                         */
+  int64_t tail_batch_stride; /* token rows (head_dim or value_dim elements)   */
+  int64_t tail_head_stride;  /* token rows                                    */
+  int32_t batch;
+  int32_t kv_heads;
+  int32_t splits;            /* pieces per row, >= 1                          */
+  int32_t lag;               /* newest tokens that stay in 16 bit, >= 0       */
+  float sm_scale;            /* softmax scale, > 0                            */
+  int32_t reserved;          /* 0                                             */
+} ffdDecodeArgs;
+
+/* Arguments of an exact decode (`ffd.exact`) are the same struct: K and V are
+ * the whole sequence, row-major, in tail_k and tail_v with the tail strides;
+ * planes, smax, page_table, delta and kept are not read. */
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* FFD_ABI_H */
