@@ -1,0 +1,155 @@
+//===- CudaDriver.h - The CUDA driver, found at run time --------*- C++ -*-===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The few functions of libcuda that the runtime needs, loaded with dlopen so
+// that nothing links against CUDA, and thin owners of what they create. Every
+// member function makes its context current for its own duration and restores
+// the caller's.
+//
+//===----------------------------------------------------------------------===//
+#ifndef FFD_CUDADRIVER_H
+#define FFD_CUDADRIVER_H
+
+#include "ffd/Status.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace ffd {
+
+struct CudaSymbols; ///< the table of functions, CudaDriver.cpp
+
+/// The loaded driver library. Stays loaded while referenced.
+class CudaDriver {
+public:
+  /// Loads `path`, or libcuda.so.1 as the system finds it if `path` is empty,
+  /// and initialises it.
+  static Status load(const std::string &path,
+                     std::shared_ptr<const CudaDriver> &driver);
+  ~CudaDriver();
+
+  Status deviceCount(int &count) const;
+  /// The CUDA version the driver supports, for example 12040.
+  int version() const { return driverVersion; }
+  const CudaSymbols &symbols() const { return *table; }
+
+private:
+  CudaDriver();
+  void *library = nullptr;
+  std::unique_ptr<CudaSymbols> table;
+  int driverVersion = 0;
+};
+
+struct CudaDeviceInfo {
+  std::string name;
+  int major = 0, minor = 0;   ///< compute capability
+  int multiprocessors = 0;    ///< SM count
+  int maxSharedPerBlock = 0;  ///< bytes, after opting in
+  int64_t memoryBytes = 0;
+  /// The architecture to compile for: "sm_80", "sm_90a", "sm_100a".
+  std::string arch() const;
+};
+
+/// The primary context of one device.
+class CudaContext {
+public:
+  static Status create(std::shared_ptr<const CudaDriver> driver, int device,
+                       std::shared_ptr<CudaContext> &context);
+  ~CudaContext();
+
+  const CudaDeviceInfo &device() const { return info; }
+  const CudaDriver &driver() const { return *cuda; }
+
+  /// Waits for all work of the context.
+  Status synchronize() const;
+
+private:
+  friend class CudaScope;
+  CudaContext() = default;
+  std::shared_ptr<const CudaDriver> cuda;
+  CudaDeviceInfo info;
+  int ordinal = 0;
+  void *handle = nullptr;
+};
+
+/// Device memory; freed with the object.
+class CudaBuffer {
+public:
+  CudaBuffer() = default;
+  ~CudaBuffer();
+  CudaBuffer(const CudaBuffer &) = delete;
+  CudaBuffer &operator=(const CudaBuffer &) = delete;
+
+  /// Makes room for at least `bytes`; the contents are undefined afterwards.
+  Status reserve(std::shared_ptr<CudaContext> owner, const char *what,
+                 int64_t bytes);
+  Status upload(const void *host, int64_t bytes);
+  Status download(void *host, int64_t bytes) const;
+  Status fill(uint8_t value, int64_t bytes);
+
+  uint64_t address() const { return pointer; }
+  template <typename T> T *as() const {
+    return reinterpret_cast<T *>(uintptr_t(pointer));
+  }
+  int64_t size() const { return capacity; }
+
+private:
+  void release();
+  std::shared_ptr<CudaContext> context;
+  uint64_t pointer = 0;
+  int64_t capacity = 0;
+};
+
+/// A kernel of a loaded module.
+class CudaFunction {
+public:
+  CudaFunction() = default;
+  ~CudaFunction();
+  CudaFunction(const CudaFunction &) = delete;
+  CudaFunction &operator=(const CudaFunction &) = delete;
+
+  /// Loads PTX text or a cubin; the status of PTX that the driver rejects holds
+  /// its error log. Opts in to `sharedBytes` of dynamic shared memory.
+  Status load(std::shared_ptr<CudaContext> owner, const std::string &image,
+              bool isPtx, const std::string &entry, int sharedBytes);
+
+  /// Launches on the default stream of the context; does not wait.
+  Status launch(int64_t grid, int threads, int sharedBytes,
+                const void *parameter) const;
+
+  /// Registers per thread and bytes of local memory (spills) per thread.
+  Status resources(int &registers, int &localBytes) const;
+
+private:
+  std::shared_ptr<CudaContext> context;
+  void *module = nullptr;
+  void *function = nullptr;
+};
+
+/// A point in the default stream.
+class CudaEvent {
+public:
+  CudaEvent() = default;
+  ~CudaEvent();
+  CudaEvent(const CudaEvent &) = delete;
+  CudaEvent &operator=(const CudaEvent &) = delete;
+
+  Status create(std::shared_ptr<CudaContext> owner);
+  Status record();
+  Status wait() const;
+  /// Milliseconds from `start` to this event; waits for both.
+  Status since(const CudaEvent &start, float &milliseconds) const;
+
+private:
+  std::shared_ptr<CudaContext> context;
+  void *handle = nullptr;
+};
+
+} // namespace ffd
+#endif // FFD_CUDADRIVER_H

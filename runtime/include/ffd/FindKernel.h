@@ -1,0 +1,58 @@
+//===- FindKernel.h - From a specification to a kernel ----------*- C++ -*-===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Finds the kernel of a specification: a package in a folder if there is one,
+// else compiled by libffd-jit (Jit.h), which is loaded on demand. When neither
+// works the status lists what was looked for and where.
+//
+//===----------------------------------------------------------------------===//
+#ifndef FFD_FINDKERNEL_H
+#define FFD_FINDKERNEL_H
+
+#include "ffd/Jit.h"
+#include "ffd/Kernel.h"
+#include "ffd/Spec.h"
+#include "ffd/Status.h"
+
+#include <memory>
+#include <string>
+
+namespace ffd {
+
+class CudaContext;
+class ThreadPool;
+
+/// The functions of a loaded libffd-jit. Stays loaded while referenced.
+struct Jit {
+  std::string path;
+  uint32_t (*abiVersion)(void) = nullptr;
+  int (*compile)(const ffdSpec *, const char *, const char *,
+                 ffdJitResult *) = nullptr;
+  void (*release)(ffdJitResult *) = nullptr;
+};
+
+/// Loads libffd-jit.so: from `path` if it is not empty; else from the folder of
+/// libffd, then as the system's loader searches.
+Status loadJit(const std::string &path, std::shared_ptr<const Jit> &jit);
+
+struct FindKernelOptions {
+  Program program = Program::Decode;
+  /// "cpu" (the best this machine runs), "cpu:avx2", "cpu:avx512"; "cuda" (what
+  /// the device takes), or an architecture of it such as "sm_90a".
+  std::string target = "cpu";
+  std::string packageDir;     ///< folder of packages; empty: none
+  bool useJit = true;         ///< compile what no package provides
+  std::string jitPath;        ///< see loadJit
+  ThreadPool *pool = nullptr; ///< required for CPU targets; outlives the kernel
+  std::shared_ptr<CudaContext> cuda; ///< required for GPU targets
+};
+
+Status findKernel(const ffdSpec &spec, const FindKernelOptions &options,
+                  std::unique_ptr<DecodeKernel> &kernel);
+
+} // namespace ffd
+#endif // FFD_FINDKERNEL_H

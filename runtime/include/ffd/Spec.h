@@ -1,0 +1,98 @@
+//===- Spec.h - Checks and names of a kernel specialisation -----*- C++ -*-===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Helpers around ffdSpec: its limits, its layout, its equality and the short
+// name that file names use. Header only.
+//
+//===----------------------------------------------------------------------===//
+#ifndef FFD_SPEC_H
+#define FFD_SPEC_H
+
+#include "ffd/Status.h"
+#include "ffd/abi.h"
+#include "ffd/layout.h"
+
+#include <string>
+
+namespace ffd {
+
+/// Which of the two programs a kernel runs: the sparse decode over a split
+/// cache or exact attention over row-major 16-bit K and V.
+enum class Program { Decode, Exact };
+
+inline const char *programName(Program program) {
+  return program == Program::Decode ? "decode" : "exact";
+}
+
+inline const char *elementName(int32_t element) {
+  return element == FFD_F16 ? "f16" : element == FFD_BF16 ? "bf16" : "unknown";
+}
+
+inline Layout layoutOf(const ffdSpec &spec) {
+  Layout layout;
+  layout.headDim = spec.head_dim;
+  layout.valueDim = spec.value_dim;
+  layout.scanBits = spec.scan_bits;
+  layout.quantBlock = spec.quant_block;
+  layout.selectBlock = spec.select_block;
+  return layout;
+}
+
+inline bool operator==(const ffdSpec &a, const ffdSpec &b) {
+  return a.head_dim == b.head_dim && a.value_dim == b.value_dim &&
+         a.group == b.group && a.element == b.element &&
+         a.scan_bits == b.scan_bits && a.quant_block == b.quant_block &&
+         a.select_block == b.select_block;
+}
+inline bool operator!=(const ffdSpec &a, const ffdSpec &b) { return !(a == b); }
+
+/// `d128-v128-g4-f16-b2-q128-s16`.
+inline std::string specName(const ffdSpec &spec) {
+  return "d" + std::to_string(spec.head_dim) + "-v" +
+         std::to_string(spec.value_dim) + "-g" + std::to_string(spec.group) +
+         "-" + elementName(spec.element) + "-b" +
+         std::to_string(spec.scan_bits) + "-q" +
+         std::to_string(spec.quant_block) + "-s" +
+         std::to_string(spec.select_block);
+}
+
+/// Checks the limits that abi.h states.
+inline Status checkSpec(const ffdSpec &spec) {
+  auto bad = [](const char *field, int64_t value, const char *expected) {
+    return Status::invalid(std::string("'ffdSpec' field '") + field + "' is " +
+                           std::to_string(value) + ", expected " + expected);
+  };
+  const int32_t d = spec.head_dim, sb = spec.select_block;
+  if (d != 64 && d != 80 && d != 96 && d != 128 && d != 192 && d != 256)
+    return bad("head_dim", d, "64, 80, 96, 128, 192 or 256");
+  if (spec.value_dim < 16 || spec.value_dim > 256 || spec.value_dim % 16)
+    return bad("value_dim", spec.value_dim, "a multiple of 16 from 16 to 256");
+  if (spec.group < 1 || spec.group > 16)
+    return bad("group", spec.group, "1 to 16");
+  if (spec.element != FFD_F16 && spec.element != FFD_BF16)
+    return bad("element", spec.element, "0 (f16) or 1 (bf16)");
+  if (spec.scan_bits != 2 && spec.scan_bits != 4 && spec.scan_bits != 8)
+    return bad("scan_bits", spec.scan_bits, "2, 4 or 8");
+  if (spec.quant_block != 128)
+    return bad("quant_block", spec.quant_block, "128");
+  if (sb != 16 && sb != 32 && sb != 64 && sb != 128)
+    return bad("select_block", sb, "16, 32, 64 or 128");
+  return Status::success();
+}
+
+/// Committed quantisation blocks of a sequence of `length` visible tokens.
+inline int64_t committedBlocks(const ffdSpec &spec, int64_t length,
+                               int64_t lag) {
+  return length > lag ? (length - lag) / spec.quant_block : 0;
+}
+/// Tokens of its 16-bit tail.
+inline int64_t tailTokens(const ffdSpec &spec, int64_t length, int64_t lag) {
+  return length - committedBlocks(spec, length, lag) * spec.quant_block;
+}
+
+} // namespace ffd
+#endif // FFD_SPEC_H
