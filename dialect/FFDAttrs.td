@@ -1,0 +1,127 @@
+//===----------------------------------------------------------------------===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Attributes: the spec of a kernel, the selectors, the schedule of a team, and
+// the enumerations of the tile level.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FFD_ATTRS
+#define FFD_ATTRS
+
+include "FFDDialect.td"
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
+
+class FFD_Attr<string name, string attrMnemonic, list<Trait> traits = []>
+    : AttrDef<FFD_Dialect, name, traits> {
+  let mnemonic = attrMnemonic;
+}
+
+def FFD_SpecAttr : FFD_Attr<"Spec", "spec"> {
+  let summary = "what one kernel is specialised for";
+  let description = [{
+    Every size that generated code treats as a constant. A size that is left out
+    is not known yet; `--ffd-specialize` fills it in, and the tile level accepts
+    only complete specs.
+
+    Constraints:
+    * (spec_c1) `head_dim` and `value_dim` are multiples of 16 in 16..256;
+    * (spec_c2) `group` is 1..16;
+    * (spec_c3) `element` is f16 or bf16;
+    * (spec_c4) `scan_bits` is 2, 4 or 8;
+    * (spec_c5) `quant_block` is 128;
+    * (spec_c6) `select_block` is 16, 32, 64 or 128.
+
+    Example:
+
+    ```mlir
+    #s = #ffd.spec<head_dim = 128, value_dim = 128, group = 4, element = f16,
+                   scan_bits = 2, quant_block = 128, select_block = 16>
+    ```
+  }];
+  let parameters = (ins
+    OptionalParameter<"int64_t", "channels of K and q">:$head_dim,
+    OptionalParameter<"int64_t", "channels of V">:$value_dim,
+    OptionalParameter<"int64_t", "query heads per kv head">:$group,
+    OptionalParameter<"::mlir::Type", "type of q, K, V, scales">:$element,
+    OptionalParameter<"int64_t", "bits of a thumbnail code">:$scan_bits,
+    OptionalParameter<"int64_t", "tokens that share a scale">:$quant_block,
+    OptionalParameter<"int64_t", "tokens kept together">:$select_block
+  );
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    /// Whether every size is known.
+    bool isComplete() const;
+    /// The layout of the split cache (complete specs only).
+    ::ffd::Layout getLayout() const;
+    /// (2^scan_bits - 1) / 2 times 2: the odd integer that centres the codes.
+    int64_t getTwiceL() const { return (int64_t(1) << getScanBits()) - 1; }
+    bool isBF16() const { return getElement().isBF16(); }
+    /// The canonical part of a kernel's name: "d128-v128-g4-f16-b2-q128-s16".
+    std::string getKernelName() const;
+  }];
+}
+
+def FFD_TopDeltaAttr : FFD_Attr<"TopDelta", "top_delta"> {
+  let summary = "keep blocks within delta of the pseudo-max (fusible)";
+  let description = [{
+    select_c1 to select_c4 of `docs/numerics.md`. The threshold needs no pass
+    over the whole row, so selector and computer can be one kernel.
+  }];
+}
+def FFD_TopKAttr : FFD_Attr<"TopK", "top_k"> {
+  let summary = "keep the k best selection blocks of a row";
+  let parameters = (ins "int64_t":$k);
+  let assemblyFormat = "`<` $k `>`";
+  let genVerifyDecl = 1;
+}
+def FFD_TopPAttr : FFD_Attr<"TopP", "top_p"> {
+  let summary = "keep the best blocks until they hold a share p of the mass";
+  let parameters = (ins "::mlir::FloatAttr":$p);
+  let assemblyFormat = "`<` $p `>`";
+  let genVerifyDecl = 1;
+}
+def FFD_AllAttr : FFD_Attr<"All", "all"> {
+  let summary = "keep every block (fusible)";
+}
+def FFD_AnySelector : AnyAttrOf<[FFD_TopDeltaAttr, FFD_TopKAttr, FFD_TopPAttr,
+                                 FFD_AllAttr], "a selector">;
+
+def FFD_ScheduleAttr : FFD_Attr<"Schedule", "schedule"> {
+  let summary = "how a team is mapped to a target";
+  let description = [{
+    Chosen by `--ffd-schedule` from the spec and the target; every field can be
+    overridden. `warps` per CTA, `ctas` resident per multiprocessor (which bounds
+    the registers), `stages` of a warp's scan ring, `slots` of its refine ring.
+
+    ```mlir
+    #ffd.schedule<warps = 8, ctas = 2, stages = 2, slots = 2>
+    ```
+  }];
+  let parameters = (ins
+    "int64_t":$warps, "int64_t":$ctas, "int64_t":$stages, "int64_t":$slots);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
+}
+
+//===--- Enumerations of the tile level ------------------------------------===//
+
+def FFD_Domain : I32EnumAttr<"Domain", "what a distribute loop runs over", [
+    I32EnumAttrCase<"candidates", 0>, I32EnumAttrCase<"share", 1>,
+    I32EnumAttrCase<"worklist", 2>, I32EnumAttrCase<"tail", 3>,
+    I32EnumAttrCase<"tail_share", 4>]> {
+  let cppNamespace = "::mlir::ffd";
+}
+def FFD_Combiner : I32EnumAttr<"Combiner", "how iterations combine", [
+    I32EnumAttrCase<"max", 0>, I32EnumAttrCase<"append", 1>,
+    I32EnumAttrCase<"state", 2>]> {
+  let cppNamespace = "::mlir::ffd";
+}
+
+#endif // FFD_ATTRS

@@ -1,0 +1,120 @@
+//===- FFDAttrs.cpp - Attributes of the ffd dialect ------- -*- C++ -*-===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Verification and helpers of the spec, the selectors and the schedule.
+//
+//===----------------------------------------------------------------------===//
+
+#include "ffd/Dialect/FFDDialect.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+using namespace mlir::ffd;
+
+#define GET_ATTRDEF_CLASSES
+#include "ffd/Dialect/FFDAttrs.cpp.inc"
+
+void FFDDialect::registerAttributes() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "ffd/Dialect/FFDAttrs.cpp.inc"
+      >();
+}
+
+//===----------------------------------------------------------------------===//
+// SpecAttr
+//===----------------------------------------------------------------------===//
+
+static bool isOneOf(int64_t value, std::initializer_list<int64_t> allowed) {
+  return llvm::is_contained(allowed, value);
+}
+
+LogicalResult SpecAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                               int64_t headDim, int64_t valueDim, int64_t group,
+                               Type element, int64_t scanBits,
+                               int64_t quantBlock, int64_t selectBlock) {
+  auto checkDim = [&](StringRef name, int64_t value) -> LogicalResult {
+    if (value == 0 || (value >= 16 && value <= 256 && value % 16 == 0))
+      return success();
+    return emitError() << name << " is " << value
+                       << ", expected a multiple of 16 in 16..256 (spec_c1)";
+  };
+  if (failed(checkDim("head_dim", headDim)) ||
+      failed(checkDim("value_dim", valueDim)))
+    return failure();
+  if (group < 0 || group > 16)
+    return emitError() << "group is " << group << ", expected 1..16 (spec_c2)";
+  if (element && !element.isF16() && !element.isBF16())
+    return emitError() << "element is " << element
+                       << ", expected f16 or bf16 (spec_c3)";
+  if (!isOneOf(scanBits, {0, 2, 4, 8}))
+    return emitError() << "scan_bits is " << scanBits
+                       << ", expected 2, 4 or 8 (spec_c4)";
+  if (!isOneOf(quantBlock, {0, 128}))
+    return emitError() << "quant_block is " << quantBlock
+                       << ", expected 128 (spec_c5)";
+  if (!isOneOf(selectBlock, {0, 16, 32, 64, 128}))
+    return emitError() << "select_block is " << selectBlock
+                       << ", expected 16, 32, 64 or 128 (spec_c6)";
+  return success();
+}
+
+bool SpecAttr::isComplete() const {
+  return getHeadDim() && getValueDim() && getGroup() && getElement() &&
+         getScanBits() && getQuantBlock() && getSelectBlock();
+}
+
+::ffd::Layout SpecAttr::getLayout() const {
+  assert(isComplete() && "the layout needs every size");
+  return {getHeadDim(), getValueDim(), getScanBits(), getQuantBlock(),
+          getSelectBlock()};
+}
+
+std::string SpecAttr::getKernelName() const {
+  return llvm::formatv("d{0}-v{1}-g{2}-{3}-b{4}-q{5}-s{6}", getHeadDim(),
+                       getValueDim(), getGroup(), isBF16() ? "bf16" : "f16",
+                       getScanBits(), getQuantBlock(), getSelectBlock());
+}
+
+//===----------------------------------------------------------------------===//
+// Selectors and schedule
+//===----------------------------------------------------------------------===//
+
+LogicalResult TopKAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                               int64_t k) {
+  if (k < 1)
+    return emitError() << "top_k has k = " << k << ", expected at least 1";
+  return success();
+}
+
+LogicalResult TopPAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                               FloatAttr p) {
+  double value = p.getValueAsDouble();
+  if (!(value > 0 && value <= 1))
+    return emitError() << "top_p has p = " << value << ", expected 0 < p <= 1";
+  return success();
+}
+
+LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                   int64_t warps, int64_t ctas, int64_t stages,
+                                   int64_t slots) {
+  if (!isOneOf(warps, {1, 2, 4, 8, 16}))
+    return emitError() << "schedule has warps = " << warps
+                       << ", expected 1, 2, 4, 8 or 16";
+  if (ctas < 1 || ctas > 8)
+    return emitError() << "schedule has ctas = " << ctas << ", expected 1..8";
+  if (stages < 1 || stages > 8)
+    return emitError() << "schedule has stages = " << stages
+                       << ", expected 1..8";
+  if (slots < 1 || slots > 8)
+    return emitError() << "schedule has slots = " << slots << ", expected 1..8";
+  return success();
+}

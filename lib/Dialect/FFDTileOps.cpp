@@ -1,0 +1,118 @@
+//===- FFDTileOps.cpp - Tile level verifiers ---------------- -*- C++ -*-===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Verifiers of the tile ops (L2).
+//
+//===----------------------------------------------------------------------===//
+
+#include "ffd/Dialect/FFDDialect.h"
+
+#include "mlir/IR/Builders.h"
+
+using namespace mlir;
+using namespace mlir::ffd;
+
+LogicalResult TileTeamsOp::verify() {
+  Block &block = getRegion().front();
+  if (block.getNumArguments() != 3 ||
+      llvm::any_of(block.getArgumentTypes(),
+                   [](Type t) { return !t.isIndex(); }))
+    return emitOpError("block arguments are (")
+           << block.getArgumentTypes()
+           << "), expected (index, index, index): row, split, splits "
+              "(teams_c1)";
+  if (!getSpec().isComplete())
+    return emitOpError("spec is ")
+           << getSpec()
+           << ", expected every size to be known; run --ffd-specialize "
+              "(teams_c2)";
+  return success();
+}
+
+/// The operand types of each domain; null stands for a work list.
+static SmallVector<bool> domainIsIndex(Domain domain) {
+  switch (domain) {
+  case Domain::candidates:
+  case Domain::tail:
+    return {true};
+  case Domain::share:
+  case Domain::tail_share:
+    return {true, true, true};
+  case Domain::worklist:
+    return {false};
+  }
+  llvm_unreachable("unknown domain");
+}
+
+LogicalResult TileDistributeOp::verify() {
+  SmallVector<bool> isIndex = domainIsIndex(getDomain());
+  bool match = isIndex.size() == getOver().size();
+  for (unsigned i = 0; match && i < isIndex.size(); ++i)
+    match = isIndex[i] ? getOver()[i].getType().isIndex()
+                       : isa<WorklistType>(getOver()[i].getType());
+  if (!match)
+    return emitOpError("domain ")
+           << stringifyDomain(getDomain()) << " runs over ("
+           << getOver().getTypes() << "), expected "
+           << (isIndex[0] ? (isIndex.size() == 1 ? "(index)"
+                                                 : "(index, index, index)")
+                          : "a work list")
+           << " (distribute_c1)";
+
+  Block &block = getRegion().front();
+  bool worklist = getDomain() == Domain::worklist;
+  bool state = getCombiner() == Combiner::state;
+  unsigned expected = 1 + worklist + state;
+  if (block.getNumArguments() != expected ||
+      !block.getArgument(0).getType().isIndex() ||
+      (worklist && !isa<MaskType>(block.getArgument(1).getType())) ||
+      (state && !isa<StateType>(block.getArguments().back().getType())))
+    return emitOpError("block arguments are (")
+           << block.getArgumentTypes() << "), expected an index"
+           << (worklist ? ", a mask" : "") << (state ? ", a state" : "")
+           << " (distribute_c1)";
+
+  auto yield = dyn_cast<TileYieldOp>(block.getTerminator());
+  if (!yield)
+    return emitOpError("body ends in '")
+           << block.getTerminator()->getName()
+           << "', expected 'ffd.tile.yield' (distribute_c2)";
+  Type yielded = yield.getValue().getType();
+  Type result = getResult().getType();
+  Type init = getInit() ? getInit().getType() : Type();
+  bool fits = false;
+  switch (getCombiner()) {
+  case Combiner::max:
+    fits = isa<ScoresType>(yielded) && isa<RowMaxType>(result) &&
+           (!init || init == result);
+    break;
+  case Combiner::append:
+    fits = isa<MaskType>(yielded) && isa<WorklistType>(result) && !init;
+    break;
+  case Combiner::state:
+    fits = isa<StateType>(yielded) && yielded == result && init == result;
+    break;
+  }
+  if (!fits) {
+    InFlightDiagnostic diag = emitOpError("combiner ")
+                              << stringifyCombiner(getCombiner()) << " yields "
+                              << yielded << " and results in " << result;
+    if (init)
+      diag << " from init " << init;
+    return diag << ", expected "
+                << (getCombiner() == Combiner::max
+                        ? "scores and a row maximum"
+                        : getCombiner() == Combiner::append
+                              ? "a mask and a work list, without init"
+                              : "a state, with a state as init")
+                << " (distribute_c2)";
+  }
+  if (!haveOneSpec({yielded, result}, getOver().getTypes()))
+    return emitOpError("mixes specs, expected all types to have one spec "
+                       "(tile_c1)");
+  return success();
+}
