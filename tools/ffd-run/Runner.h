@@ -1,0 +1,102 @@
+//===- Runner.h - Decoding cases and timing them ----------------*- C++ -*-===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Takes a case through the runtime library: builds its split cache, finds the
+// kernels, runs the decode for every delta and, for a report, exact attention
+// on the same machine with the same threads.
+//
+//===----------------------------------------------------------------------===//
+#ifndef FFD_TOOLS_FFDRUN_RUNNER_H
+#define FFD_TOOLS_FFDRUN_RUNNER_H
+
+#include "Case.h"
+#include "ExactReference.h"
+
+#include "ffd/Cache.h"
+#include "ffd/CudaDriver.h"
+#include "ffd/Kernel.h"
+#include "ffd/ThreadPool.h"
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ffd::run {
+
+struct RunOptions {
+  std::string target = "cpu"; ///< as FindKernelOptions::target
+  std::string kernelDir;      ///< folder of packages; empty: none
+  std::vector<float> deltas;
+  std::optional<float> smScale; ///< default 1 / sqrt(D)
+  int32_t scanBits = 2;
+  int32_t selectBlock = 16;
+  int32_t lag = 0;
+  int32_t splits = 0; ///< 0: the kernel picks
+  int repeat = 1;
+  bool measure = false; ///< compare with exact attention and time it
+
+  bool onGpu() const { return target == "cuda"; }
+};
+
+/// What a decode with one delta gave.
+struct DeltaResult {
+  float delta = 0;
+  std::vector<float> out;    ///< [batch][queryHeads][valueDim]
+  std::vector<float> lse;    ///< [batch][queryHeads]
+  std::vector<uint8_t> kept; ///< [batch][kvHeads][maxSelects], zero-padded
+  DecodeBytes bytes;
+  double seconds = 0; ///< median over the repeats
+  Accuracy accuracy;  ///< if measured
+};
+
+struct CaseResult {
+  CaseShape shape;
+  int64_t maxSelects = 0; ///< most selection blocks of a sequence
+  std::string target;     ///< of the kernel: "cpu:avx512", "sm_90a"
+  std::vector<DeltaResult> deltas;
+  std::optional<double> exactSeconds; ///< of exact attention, if measured
+  Accuracy exactAccuracy;             ///< of the kernel timed above
+};
+
+class Runner {
+public:
+  /// `pool` outlives the runner.
+  Runner(RunOptions options, ThreadPool &pool);
+  ~Runner();
+
+  /// Opens the device, if the target is one.
+  llvm::Error prepare();
+  llvm::Expected<CaseResult> run(const Case &c);
+
+  /// Why there is no time of exact attention; empty if there is.
+  const std::string &exactNote() const { return noExact; }
+  const RunOptions &options() const { return settings; }
+
+private:
+  /// Arguments with the memory behind those fields that are not the cache's.
+  struct Call;
+
+  Status find(Program program, const ffdSpec &spec, DecodeKernel *&kernel);
+  llvm::Error fillCall(const Case &c, int64_t maxSelects, Call &call) const;
+  llvm::Expected<double> decode(DecodeKernel &kernel, Call &call,
+                                const SplitCache *cache);
+  llvm::Error timeExact(const Case &c, const ffdSpec &spec, Call &call,
+                        const ExactResult &reference, CaseResult &result);
+  float scaleOf(const CaseShape &shape) const;
+
+  RunOptions settings;
+  ThreadPool &pool;
+  std::shared_ptr<CudaContext> cuda;
+  std::map<std::string, std::unique_ptr<DecodeKernel>> kernels;
+  std::string noExact;
+};
+
+} // namespace ffd::run
+
+#endif // FFD_TOOLS_FFDRUN_RUNNER_H
