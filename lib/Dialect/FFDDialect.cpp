@@ -25,7 +25,21 @@ using namespace mlir::ffd;
 #define GET_OP_CLASSES
 #include "ffd/Dialect/FFDOps.cpp.inc"
 
+namespace {
+/// Prints specs once, as an alias: they recur in every type of a program.
+struct FFDOpAsmInterface : OpAsmDialectInterface {
+  using OpAsmDialectInterface::OpAsmDialectInterface;
+  AliasResult getAlias(Attribute attr, raw_ostream &os) const override {
+    if (!isa<SpecAttr>(attr))
+      return AliasResult::NoAlias;
+    os << "spec";
+    return AliasResult::FinalAlias;
+  }
+};
+} // namespace
+
 void FFDDialect::initialize() {
+  addInterfaces<FFDOpAsmInterface>();
   registerAttributes();
   addTypes<
 #define GET_TYPEDEF_LIST
