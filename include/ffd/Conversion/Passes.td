@@ -1,0 +1,75 @@
+//===----------------------------------------------------------------------===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Conversions out of the tile level.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FFD_CONVERSION_PASSES
+#define FFD_CONVERSION_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def FFDGPUToNVVM : Pass<"ffd-gpu-to-nvvm", "::mlir::ModuleOp"> {
+  let summary = "lower ffd.gpu ops to NVVM and LLVM operations";
+  let description = [{
+    Fixes fragment layouts: every `ffd.gpu` op becomes the warp-wide NVVM
+    operations (mma.sync, cp.async, mbarrier, ...) that the target has.
+  }];
+  let options = [
+    Option<"arch", "arch", "std::string", /*default=*/"\"sm_90a\"",
+           "GPU architecture, e.g. sm_80 or sm_90a">
+  ];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect",
+                           "::mlir::NVVM::NVVMDialect",
+                           "::mlir::arith::ArithDialect",
+                           "::mlir::scf::SCFDialect",
+                           "::mlir::vector::VectorDialect"];
+}
+
+def FFDTileToGPU : Pass<"ffd-tile-to-gpu", "::mlir::ModuleOp"> {
+  let summary = "lower tile programs to warps, rings, queues and barriers";
+  let description = [{
+    A function that holds `ffd.tile.teams` becomes a kernel on the GPU level:
+    distribute loops are dealt to warps, their loads become rings of asynchronous
+    copies, `append` a deterministic queue, `state` per-warp states, `finish` the
+    merge by the last-arriving CTA.
+  }];
+  let options = [
+    Option<"arch", "arch", "std::string", /*default=*/"\"sm_90a\"",
+           "GPU architecture, e.g. sm_80 or sm_90a">
+  ];
+  let dependentDialects = ["::mlir::ffd::FFDDialect", "::mlir::LLVM::LLVMDialect",
+                           "::mlir::NVVM::NVVMDialect",
+                           "::mlir::arith::ArithDialect",
+                           "::mlir::func::FuncDialect",
+                           "::mlir::scf::SCFDialect",
+                           "::mlir::vector::VectorDialect"];
+}
+
+def FFDTileToVector : Pass<"ffd-tile-to-vector", "::mlir::ModuleOp"> {
+  let summary = "lower tile programs to vectors and loops for the CPU";
+  let description = [{
+    A function that holds `ffd.tile.teams` becomes
+    `NAME(args: !llvm.ptr, row: i64, split: i64)`, one call per team (ffd/abi.h).
+    `isa` picks instructions; results do not depend on it, except where the
+    numerics page allows any order.
+  }];
+  let options = [
+    Option<"isa", "isa", "std::string", /*default=*/"\"avx2\"",
+           "instruction set: avx2, avx512 or avx512vnni">
+  ];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect",
+                           "::mlir::arith::ArithDialect",
+                           "::mlir::func::FuncDialect",
+                           "::mlir::math::MathDialect",
+                           "::mlir::memref::MemRefDialect",
+                           "::mlir::scf::SCFDialect",
+                           "::mlir::vector::VectorDialect"];
+}
+
+#endif // FFD_CONVERSION_PASSES
