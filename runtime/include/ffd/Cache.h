@@ -64,11 +64,11 @@ struct SplitCacheOptions {
 
 /// What one decode reads at least, in bytes; a row is a (sequence, kv head).
 struct DecodeBytes {
-  int64_t scan = 0;       ///< thumbnails of all committed blocks
-  int64_t kept = 0;       ///< residuals and V of the kept selection blocks
-  int64_t tail = 0;       ///< 16-bit K and V of the tails
-  int64_t dense = 0;      ///< 16-bit K and V of all tokens: what exact reads
-  int64_t keptBlocks = 0; ///< kept selection blocks
+  int64_t scan = 0;         ///< thumbnails of all committed blocks
+  int64_t kept = 0;         ///< residuals and V of the kept selection blocks
+  int64_t tail = 0;         ///< 16-bit K and V of the tails
+  int64_t dense = 0;        ///< 16-bit K and V of all tokens: what exact reads
+  int64_t keptBlocks = 0;   ///< kept selection blocks
   int64_t selectBlocks = 0; ///< selection blocks of the committed tokens
   int64_t total() const { return scan + kept + tail; }
   double keepRatio() const {
@@ -95,7 +95,9 @@ public:
   int64_t lag() const { return newest; }
   int64_t pages() const { return pageCount; }
 
-  int64_t length(int64_t sequence) const { return lengths.as<int32_t>()[sequence]; }
+  int64_t length(int64_t sequence) const {
+    return lengths.as<int32_t>()[sequence];
+  }
   /// Committed quantisation blocks, selection blocks and tail tokens.
   int64_t blocks(int64_t sequence) const {
     return committedBlocks(cacheSpec, length(sequence), newest);
@@ -115,10 +117,12 @@ public:
 
   /// Slots of a page, for tests and oracles.
   const uint8_t *thumbnail(int64_t page, int64_t head) const {
-    return thumbnails.data() + (page * heads + head) * cacheLayout.thumbnailBytes();
+    return thumbnails.data() +
+           (page * heads + head) * cacheLayout.thumbnailBytes();
   }
   const uint8_t *residual(int64_t page, int64_t head) const {
-    return residuals.data() + (page * heads + head) * cacheLayout.residualBytes();
+    return residuals.data() +
+           (page * heads + head) * cacheLayout.residualBytes();
   }
   const uint8_t *value(int64_t page, int64_t head) const {
     return values.data() + (page * heads + head) * cacheLayout.valueBytes();

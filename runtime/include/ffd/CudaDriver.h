@@ -48,9 +48,9 @@ private:
 
 struct CudaDeviceInfo {
   std::string name;
-  int major = 0, minor = 0;   ///< compute capability
-  int multiprocessors = 0;    ///< SM count
-  int maxSharedPerBlock = 0;  ///< bytes, after opting in
+  int major = 0, minor = 0;  ///< compute capability
+  int multiprocessors = 0;   ///< SM count
+  int maxSharedPerBlock = 0; ///< bytes, after opting in
   int64_t memoryBytes = 0;
   /// The architecture to compile for: "sm_80", "sm_90a", "sm_100a".
   std::string arch() const;
@@ -94,7 +94,8 @@ public:
   Status fill(uint8_t value, int64_t bytes);
 
   uint64_t address() const { return pointer; }
-  template <typename T> T *as() const {
+  template <typename T>
+  T *as() const {
     return reinterpret_cast<T *>(uintptr_t(pointer));
   }
   int64_t size() const { return capacity; }

@@ -79,7 +79,7 @@ private:
   CpuEntry function;
   std::shared_ptr<void> codeOwner;
   ThreadPool &threads;
-  HostBuffer workspace; ///< all zero between calls
+  HostBuffer workspace;
 };
 
 /// Launches one GPU kernel. Either decode(), or upload() once and then launch()

@@ -73,8 +73,12 @@ public:
 
   uint8_t *data() { return bytes; }
   const uint8_t *data() const { return bytes; }
-  template <typename T> T *as() { return reinterpret_cast<T *>(bytes); }
-  template <typename T> const T *as() const {
+  template <typename T>
+  T *as() {
+    return reinterpret_cast<T *>(bytes);
+  }
+  template <typename T>
+  const T *as() const {
     return reinterpret_cast<const T *>(bytes);
   }
   int64_t size() const { return length; }

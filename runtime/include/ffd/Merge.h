@@ -22,7 +22,8 @@ namespace ffd {
 
 /// `o = sum p v`, `l = sum p` with `p = exp(f - ref)`. NaN in a score or a
 /// value ends in the output, never disappears.
-template <typename Real> struct Partial {
+template <typename Real>
+struct Partial {
   std::vector<Real> o;
   Real ref = -std::numeric_limits<Real>::infinity();
   Real l = 0;
@@ -30,7 +31,8 @@ template <typename Real> struct Partial {
   explicit Partial(size_t valueDim) : o(valueDim, Real(0)) {}
 
   /// Adds one token of score `f` and value `v[valueDim]`.
-  template <typename Value> void add(Real f, const Value *v) {
+  template <typename Value>
+  void add(Real f, const Value *v) {
     rebase(f);
     const Real p = weight(f);
     for (size_t i = 0; i < o.size(); ++i)

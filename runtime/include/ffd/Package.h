@@ -62,8 +62,8 @@ public:
 
 const char *packageKindName(PackageKind kind);
 
-/// CRC-32 as in zlib.
-uint32_t crc32(const void *bytes, size_t size);
+/// CRC-32 as in zlib; `before` is that of the bytes before.
+uint32_t crc32(const void *bytes, size_t size, uint32_t before = 0);
 
 } // namespace ffd
 #endif // FFD_PACKAGE_H

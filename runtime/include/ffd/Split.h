@@ -40,8 +40,8 @@ void maximiseScales(const ffdSpec &spec, const uint8_t *thumbnail,
 int32_t codeAt(const Layout &layout, const uint8_t *thumbnail, int64_t token,
                int64_t channel);
 /// The residual r of (token, channel).
-int32_t residualAt(const Layout &layout, const uint8_t *residual,
-                   int64_t token, int64_t channel);
+int32_t residualAt(const Layout &layout, const uint8_t *residual, int64_t token,
+                   int64_t channel);
 /// The bits of the scale s of a channel.
 uint16_t scaleAt(const Layout &layout, const uint8_t *thumbnail,
                  int64_t channel);

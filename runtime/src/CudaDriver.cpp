@@ -1,0 +1,429 @@
+//===- CudaDriver.cpp - The CUDA driver, found at run time ------------- ===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The types and numbers below are the driver API's stable ABI, declared here so
+// that building needs no CUDA headers.
+//
+//===----------------------------------------------------------------------===//
+
+#include "ffd/CudaDriver.h"
+
+#include <algorithm>
+#include <cstring>
+#include <dlfcn.h>
+
+using namespace ffd;
+
+namespace {
+
+using CUresult = int;
+using CUdevice = int;
+using CUdeviceptr = unsigned long long;
+using Handle = void *; // context, module, function, stream, event
+
+constexpr CUresult kOutOfMemory = 2;
+constexpr CUresult kNoDevice = 100;
+
+// CUdevice_attribute
+constexpr int kMultiprocessorCount = 16;
+constexpr int kComputeMajor = 75, kComputeMinor = 76;
+constexpr int kMaxSharedOptin = 97;
+// CUfunction_attribute
+constexpr int kLocalSizeBytes = 3, kNumRegs = 4, kMaxDynamicShared = 8;
+// CUjit_option
+constexpr int kErrorLogBuffer = 5, kErrorLogBytes = 6;
+/// Dynamic shared memory that needs no opting in.
+constexpr int kDefaultShared = 48 * 1024;
+
+} // namespace
+
+// X(member, symbol, parameters)
+#define FFD_CUDA_SYMBOLS(X)                                                    \
+  X(init, "cuInit", (unsigned))                                                \
+  X(driverGetVersion, "cuDriverGetVersion", (int *))                           \
+  X(getErrorName, "cuGetErrorName", (CUresult, const char **))                 \
+  X(getErrorString, "cuGetErrorString", (CUresult, const char **))             \
+  X(deviceGetCount, "cuDeviceGetCount", (int *))                               \
+  X(deviceGet, "cuDeviceGet", (CUdevice *, int))                               \
+  X(deviceGetName, "cuDeviceGetName", (char *, int, CUdevice))                 \
+  X(deviceGetAttribute, "cuDeviceGetAttribute", (int *, int, CUdevice))        \
+  X(deviceTotalMem, "cuDeviceTotalMem_v2", (size_t *, CUdevice))               \
+  X(primaryRetain, "cuDevicePrimaryCtxRetain", (Handle *, CUdevice))           \
+  X(primaryRelease, "cuDevicePrimaryCtxRelease_v2", (CUdevice))                \
+  X(ctxPush, "cuCtxPushCurrent_v2", (Handle))                                  \
+  X(ctxPop, "cuCtxPopCurrent_v2", (Handle *))                                  \
+  X(ctxSynchronize, "cuCtxSynchronize", ())                                    \
+  X(moduleLoadDataEx, "cuModuleLoadDataEx",                                    \
+    (Handle *, const void *, unsigned, int *, void **))                        \
+  X(moduleUnload, "cuModuleUnload", (Handle))                                  \
+  X(moduleGetFunction, "cuModuleGetFunction",                                  \
+    (Handle *, Handle, const char *))                                          \
+  X(funcSetAttribute, "cuFuncSetAttribute", (Handle, int, int))                \
+  X(funcGetAttribute, "cuFuncGetAttribute", (int *, int, Handle))              \
+  X(launchKernel, "cuLaunchKernel",                                            \
+    (Handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,       \
+     unsigned, Handle, void **, void **))                                      \
+  X(memAlloc, "cuMemAlloc_v2", (CUdeviceptr *, size_t))                        \
+  X(memFree, "cuMemFree_v2", (CUdeviceptr))                                    \
+  X(memcpyHtoD, "cuMemcpyHtoD_v2", (CUdeviceptr, const void *, size_t))        \
+  X(memcpyDtoH, "cuMemcpyDtoH_v2", (void *, CUdeviceptr, size_t))              \
+  X(memsetD8, "cuMemsetD8_v2", (CUdeviceptr, unsigned char, size_t))           \
+  X(eventCreate, "cuEventCreate", (Handle *, unsigned))                        \
+  X(eventDestroy, "cuEventDestroy_v2", (Handle))                               \
+  X(eventRecord, "cuEventRecord", (Handle, Handle))                            \
+  X(eventSynchronize, "cuEventSynchronize", (Handle))                          \
+  X(eventElapsedTime, "cuEventElapsedTime", (float *, Handle, Handle))
+
+struct ffd::CudaSymbols {
+#define FFD_DECLARE(member, symbol, parameters)                                \
+  CUresult(*member) parameters = nullptr;
+  FFD_CUDA_SYMBOLS(FFD_DECLARE)
+#undef FFD_DECLARE
+
+  Status check(CUresult result, const std::string &what) const {
+    if (result == 0)
+      return Status::success();
+    const char *name = nullptr, *text = nullptr;
+    getErrorName(result, &name);
+    getErrorString(result, &text);
+    return Status(result == kOutOfMemory ? StatusCode::OutOfMemory
+                                         : StatusCode::DeviceError,
+                  "CUDA cannot " + what + ": " + (name ? name : "error") +
+                      " (" + std::to_string(result) + ")" +
+                      (text ? std::string(": ") + text : std::string()));
+  }
+};
+
+//===----------------------------------------------------------------------===//
+// CudaDriver
+//===----------------------------------------------------------------------===//
+
+CudaDriver::CudaDriver() : table(new CudaSymbols) {}
+
+// libcuda keeps threads of its own and must not be unloaded.
+CudaDriver::~CudaDriver() = default;
+
+Status CudaDriver::load(const std::string &path,
+                        std::shared_ptr<const CudaDriver> &result) {
+  const std::string name = path.empty() ? "libcuda.so.1" : path;
+  std::shared_ptr<CudaDriver> driver(new CudaDriver);
+  driver->library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!driver->library)
+    return Status(StatusCode::NotFound,
+                  "cannot load the CUDA driver library '" + name +
+                      "': " + dlerror() +
+                      "; install the NVIDIA driver of this machine's GPU "
+                      "(Debian: package nvidia-driver or libcuda1)");
+  CudaSymbols &cuda = *driver->table;
+#define FFD_RESOLVE(member, symbol, parameters)                                \
+  cuda.member = reinterpret_cast<CUresult(*) parameters>(                      \
+      dlsym(driver->library, symbol));                                         \
+  if (!cuda.member)                                                            \
+    return Status(StatusCode::Unsupported,                                     \
+                  "the CUDA driver library '" + name +                         \
+                      "' lacks the function '" symbol                          \
+                      "'; install a driver that supports CUDA 11 or newer");
+  FFD_CUDA_SYMBOLS(FFD_RESOLVE)
+#undef FFD_RESOLVE
+  const CUresult started = cuda.init(0);
+  if (started == kNoDevice)
+    return Status(StatusCode::NotFound,
+                  "the CUDA driver library '" + name +
+                      "' finds no device, expected at least one NVIDIA GPU");
+  FFD_RETURN_IF_ERROR(cuda.check(started, "initialise the driver"));
+  FFD_RETURN_IF_ERROR(cuda.check(cuda.driverGetVersion(&driver->driverVersion),
+                                 "tell the driver's version"));
+  result = std::move(driver);
+  return Status::success();
+}
+
+Status CudaDriver::deviceCount(int &count) const {
+  return table->check(table->deviceGetCount(&count), "count the devices");
+}
+
+//===----------------------------------------------------------------------===//
+// CudaContext
+//===----------------------------------------------------------------------===//
+
+namespace ffd {
+/// Makes a context current for one scope.
+class CudaScope {
+public:
+  explicit CudaScope(const CudaContext &context)
+      : cuda(context.driver().symbols()) {
+    pushed = cuda.check(cuda.ctxPush(context.handle), "enter the context");
+  }
+  ~CudaScope() {
+    Handle popped;
+    if (pushed.ok())
+      cuda.ctxPop(&popped);
+  }
+  CudaScope(const CudaScope &) = delete;
+  CudaScope &operator=(const CudaScope &) = delete;
+
+  const Status &entered() const { return pushed; }
+  const CudaSymbols &cuda;
+
+private:
+  Status pushed;
+};
+} // namespace ffd
+
+std::string CudaDeviceInfo::arch() const {
+  // From Hopper on, architecture-specific code is what uses the hardware.
+  return "sm_" + std::to_string(major * 10 + minor) + (major >= 9 ? "a" : "");
+}
+
+Status CudaContext::create(std::shared_ptr<const CudaDriver> driver, int device,
+                           std::shared_ptr<CudaContext> &result) {
+  int count = 0;
+  FFD_RETURN_IF_ERROR(driver->deviceCount(count));
+  if (device < 0 || device >= count)
+    return Status(StatusCode::NotFound,
+                  "CUDA device is " + std::to_string(device) +
+                      ", expected 0 to " + std::to_string(count - 1));
+  const CudaSymbols &cuda = driver->symbols();
+  std::shared_ptr<CudaContext> context(new CudaContext);
+  CudaDeviceInfo &info = context->info;
+  char name[256] = {};
+  size_t memory = 0;
+  const auto attribute = [&](int which, int &value) {
+    return cuda.check(cuda.deviceGetAttribute(&value, which, context->ordinal),
+                      "describe the device");
+  };
+  FFD_RETURN_IF_ERROR(cuda.check(cuda.deviceGet(&context->ordinal, device),
+                                 "open device " + std::to_string(device)));
+  FFD_RETURN_IF_ERROR(
+      cuda.check(cuda.deviceGetName(name, sizeof name - 1, context->ordinal),
+                 "name the device"));
+  FFD_RETURN_IF_ERROR(cuda.check(cuda.deviceTotalMem(&memory, context->ordinal),
+                                 "measure the device's memory"));
+  FFD_RETURN_IF_ERROR(attribute(kComputeMajor, info.major));
+  FFD_RETURN_IF_ERROR(attribute(kComputeMinor, info.minor));
+  FFD_RETURN_IF_ERROR(attribute(kMultiprocessorCount, info.multiprocessors));
+  FFD_RETURN_IF_ERROR(attribute(kMaxSharedOptin, info.maxSharedPerBlock));
+  info.name = name;
+  info.memoryBytes = int64_t(memory);
+  FFD_RETURN_IF_ERROR(
+      cuda.check(cuda.primaryRetain(&context->handle, context->ordinal),
+                 "open the primary context of '" + info.name + "'"));
+  context->cuda = std::move(driver);
+  result = std::move(context);
+  return Status::success();
+}
+
+CudaContext::~CudaContext() {
+  if (cuda)
+    cuda->symbols().primaryRelease(ordinal);
+}
+
+Status CudaContext::synchronize() const {
+  CudaScope scope(*this);
+  FFD_RETURN_IF_ERROR(scope.entered());
+  return scope.cuda.check(scope.cuda.ctxSynchronize(), "finish a kernel");
+}
+
+//===----------------------------------------------------------------------===//
+// CudaBuffer
+//===----------------------------------------------------------------------===//
+
+CudaBuffer::~CudaBuffer() { release(); }
+
+void CudaBuffer::release() {
+  if (pointer) {
+    CudaScope scope(*context);
+    if (scope.entered().ok())
+      scope.cuda.memFree(pointer);
+  }
+  pointer = 0;
+  capacity = 0;
+}
+
+Status CudaBuffer::reserve(std::shared_ptr<CudaContext> owner, const char *what,
+                           int64_t bytes) {
+  if (owner == context && bytes <= capacity)
+    return Status::success();
+  release();
+  context = std::move(owner);
+  CudaScope scope(*context);
+  FFD_RETURN_IF_ERROR(scope.entered());
+  CUdeviceptr fresh = 0;
+  FFD_RETURN_IF_ERROR(
+      scope.cuda.check(scope.cuda.memAlloc(&fresh, size_t(bytes)),
+                       "allocate " + std::to_string(bytes) +
+                           " bytes of device memory for the " + what));
+  pointer = fresh;
+  capacity = bytes;
+  return Status::success();
+}
+
+/// The status of a range that a buffer does not have, else success.
+static Status checkRange(int64_t bytes, int64_t capacity) {
+  if (bytes >= 0 && bytes <= capacity)
+    return Status::success();
+  return Status::invalid("device copy is of " + std::to_string(bytes) +
+                         " bytes, expected at most " +
+                         std::to_string(capacity));
+}
+
+Status CudaBuffer::upload(const void *host, int64_t bytes) {
+  FFD_RETURN_IF_ERROR(checkRange(bytes, capacity));
+  if (bytes == 0)
+    return Status::success();
+  CudaScope scope(*context);
+  FFD_RETURN_IF_ERROR(scope.entered());
+  return scope.cuda.check(scope.cuda.memcpyHtoD(pointer, host, size_t(bytes)),
+                          "copy to the device");
+}
+
+Status CudaBuffer::download(void *host, int64_t bytes) const {
+  FFD_RETURN_IF_ERROR(checkRange(bytes, capacity));
+  if (bytes == 0)
+    return Status::success();
+  CudaScope scope(*context);
+  FFD_RETURN_IF_ERROR(scope.entered());
+  return scope.cuda.check(scope.cuda.memcpyDtoH(host, pointer, size_t(bytes)),
+                          "copy from the device");
+}
+
+Status CudaBuffer::fill(uint8_t value, int64_t bytes) {
+  FFD_RETURN_IF_ERROR(checkRange(bytes, capacity));
+  if (bytes == 0)
+    return Status::success();
+  CudaScope scope(*context);
+  FFD_RETURN_IF_ERROR(scope.entered());
+  return scope.cuda.check(scope.cuda.memsetD8(pointer, value, size_t(bytes)),
+                          "set device memory");
+}
+
+//===----------------------------------------------------------------------===//
+// CudaFunction
+//===----------------------------------------------------------------------===//
+
+CudaFunction::~CudaFunction() {
+  if (!module)
+    return;
+  CudaScope scope(*context);
+  if (scope.entered().ok())
+    scope.cuda.moduleUnload(module);
+}
+
+Status CudaFunction::load(std::shared_ptr<CudaContext> owner,
+                          const std::string &image, bool isPtx,
+                          const std::string &entry, int sharedBytes) {
+  if (module)
+    return Status::invalid("the CUDA function is loaded already, expected a "
+                           "fresh one");
+  CudaScope scope(*owner);
+  FFD_RETURN_IF_ERROR(scope.entered());
+  const CudaSymbols &cuda = scope.cuda;
+  char log[8192] = {};
+  int options[] = {kErrorLogBuffer, kErrorLogBytes};
+  void *values[] = {log, reinterpret_cast<void *>(sizeof log - 1)};
+  Handle fresh = nullptr;
+  // std::string ends in the zero that PTX text needs.
+  Status status = cuda.check(
+      cuda.moduleLoadDataEx(&fresh, image.c_str(), isPtx ? 2 : 0, options,
+                            values),
+      std::string("load the ") + (isPtx ? "PTX" : "cubin") + " of kernel '" +
+          entry + "' (driver for CUDA " +
+          std::to_string(owner->driver().version() / 1000) + "." +
+          std::to_string(owner->driver().version() % 1000 / 10) + ")");
+  if (!status.ok())
+    return Status(status.code(),
+                  status.message() +
+                      (log[0] ? std::string("\n") + log : std::string()));
+  context = owner;
+  module = fresh;
+  FFD_RETURN_IF_ERROR(
+      cuda.check(cuda.moduleGetFunction(&function, module, entry.c_str()),
+                 "find the kernel '" + entry + "' in its module"));
+  if (sharedBytes > kDefaultShared)
+    FFD_RETURN_IF_ERROR(cuda.check(
+        cuda.funcSetAttribute(function, kMaxDynamicShared, sharedBytes),
+        "give kernel '" + entry + "' " + std::to_string(sharedBytes) +
+            " bytes of shared memory"));
+  return Status::success();
+}
+
+Status CudaFunction::launch(int64_t grid, int threads, int sharedBytes,
+                            const void *parameter) const {
+  if (!function || grid < 1 || grid > INT32_MAX || threads < 1 ||
+      sharedBytes < 0)
+    return Status::invalid("kernel launch: grid is " + std::to_string(grid) +
+                           " and threads " + std::to_string(threads) +
+                           ", expected a loaded kernel, 1 to 2147483647 CTAs "
+                           "and at least 1 thread");
+  CudaScope scope(*context);
+  FFD_RETURN_IF_ERROR(scope.entered());
+  void *parameters[] = {const_cast<void *>(parameter)};
+  return scope.cuda.check(scope.cuda.launchKernel(function, unsigned(grid), 1,
+                                                  1, unsigned(threads), 1, 1,
+                                                  unsigned(sharedBytes),
+                                                  nullptr, parameters, nullptr),
+                          "launch a kernel");
+}
+
+Status CudaFunction::resources(int &registers, int &localBytes) const {
+  if (!function)
+    return Status::invalid("kernel resources: no kernel is loaded");
+  CudaScope scope(*context);
+  FFD_RETURN_IF_ERROR(scope.entered());
+  FFD_RETURN_IF_ERROR(scope.cuda.check(
+      scope.cuda.funcGetAttribute(&registers, kNumRegs, function),
+      "describe a kernel"));
+  return scope.cuda.check(
+      scope.cuda.funcGetAttribute(&localBytes, kLocalSizeBytes, function),
+      "describe a kernel");
+}
+
+//===----------------------------------------------------------------------===//
+// CudaEvent
+//===----------------------------------------------------------------------===//
+
+CudaEvent::~CudaEvent() {
+  if (!handle)
+    return;
+  CudaScope scope(*context);
+  if (scope.entered().ok())
+    scope.cuda.eventDestroy(handle);
+}
+
+Status CudaEvent::create(std::shared_ptr<CudaContext> owner) {
+  CudaScope scope(*owner);
+  FFD_RETURN_IF_ERROR(scope.entered());
+  Handle fresh = nullptr;
+  FFD_RETURN_IF_ERROR(
+      scope.cuda.check(scope.cuda.eventCreate(&fresh, 0), "create an event"));
+  context = std::move(owner);
+  handle = fresh;
+  return Status::success();
+}
+
+Status CudaEvent::record() {
+  CudaScope scope(*context);
+  FFD_RETURN_IF_ERROR(scope.entered());
+  return scope.cuda.check(scope.cuda.eventRecord(handle, nullptr),
+                          "record an event");
+}
+
+Status CudaEvent::wait() const {
+  CudaScope scope(*context);
+  FFD_RETURN_IF_ERROR(scope.entered());
+  return scope.cuda.check(scope.cuda.eventSynchronize(handle),
+                          "finish a kernel");
+}
+
+Status CudaEvent::since(const CudaEvent &start, float &milliseconds) const {
+  FFD_RETURN_IF_ERROR(start.wait());
+  FFD_RETURN_IF_ERROR(wait());
+  CudaScope scope(*context);
+  FFD_RETURN_IF_ERROR(scope.entered());
+  return scope.cuda.check(
+      scope.cuda.eventElapsedTime(&milliseconds, start.handle, handle),
+      "time a kernel");
+}

@@ -1,0 +1,212 @@
+//===- CudaKernel.cpp - Launching a kernel on a GPU -------------------- ===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Host arguments are copied to device buffers that live as long as the kernel;
+// the launch gets the same struct with device pointers.
+//
+//===----------------------------------------------------------------------===//
+
+#include "ArgExtents.h"
+
+#include "ffd/CudaDriver.h"
+#include "ffd/Package.h"
+
+#include <algorithm>
+
+using namespace ffd;
+
+namespace {
+
+/// What a CTA needs of an SM, when the package does not say.
+constexpr int kDefaultCtasPerSm = 2;
+
+/// Whether code for `target` runs on a device of this compute capability.
+bool runsOn(const Package &package, const CudaDeviceInfo &device) {
+  if (package.target == device.arch())
+    return true;
+  if (package.target.compare(0, 3, "sm_") != 0)
+    return false;
+  int number = 0;
+  for (char c : package.target.substr(3)) {
+    if (c < '0' || c > '9') // "a" and "f": that architecture only
+      return false;
+    number = number * 10 + (c - '0');
+    if (number > 9999)
+      return false;
+  }
+  const int major = number / 10, minor = number % 10;
+  if (package.kind == PackageKind::Cubin)
+    return major == device.major && minor <= device.minor;
+  return major < device.major ||
+         (major == device.major && minor <= device.minor);
+}
+
+} // namespace
+
+struct CudaKernel::State {
+  std::shared_ptr<CudaContext> context;
+  CudaFunction function;
+  int threads = 0, sharedBytes = 0, ctasPerSm = 0;
+
+  CudaBuffer q, thumbnails, residuals, values, smax, tailK, tailV, pageTable,
+      lengths, delta, out, lse, kept, workspace;
+  ffdDecodeArgs device = {}; ///< what launches get
+  ArgExtents extents;
+  bool resident = false;
+
+  /// Copies `bytes` and sets the device pointer; a valid address even for none.
+  template <typename T>
+  Status put(CudaBuffer &buffer, const char *what, const void *host,
+             int64_t bytes, T *&pointer) {
+    FFD_RETURN_IF_ERROR(
+        buffer.reserve(context, what, std::max<int64_t>(bytes, 16)));
+    if (bytes > 0 && host)
+      FFD_RETURN_IF_ERROR(buffer.upload(host, bytes));
+    pointer = buffer.as<T>();
+    return Status::success();
+  }
+};
+
+CudaKernel::CudaKernel(const ffdSpec &spec, Program program, std::string target)
+    : DecodeKernel(spec, program, std::move(target)), state(new State) {}
+
+CudaKernel::~CudaKernel() = default;
+
+Status CudaKernel::create(std::shared_ptr<CudaContext> context,
+                          const Package &package,
+                          std::unique_ptr<CudaKernel> &kernel) {
+  if (package.kind == PackageKind::CpuObject)
+    return Status::invalid("kernel package '" + package.fileName() +
+                           "' has kind cpu-object, expected ptx or cubin");
+  const CudaDeviceInfo &device = context->device();
+  if (!runsOn(package, device))
+    return Status(StatusCode::Unsupported,
+                  "kernel package '" + package.fileName() + "' has target " +
+                      package.target + ", expected one that runs on '" +
+                      device.name + "' (" + device.arch() + ")");
+  if (package.sharedBytes > device.maxSharedPerBlock)
+    return Status(StatusCode::Unsupported,
+                  "kernel package '" + package.fileName() +
+                      "' has shared_bytes " +
+                      std::to_string(package.sharedBytes) +
+                      ", expected at most the device's " +
+                      std::to_string(device.maxSharedPerBlock));
+  std::unique_ptr<CudaKernel> result(
+      new CudaKernel(package.spec, package.program, package.target));
+  State &s = *result->state;
+  FFD_RETURN_IF_ERROR(s.function.load(context, package.payload,
+                                      package.kind == PackageKind::Ptx,
+                                      package.entry, package.sharedBytes));
+  s.context = std::move(context);
+  s.threads = package.threads;
+  s.sharedBytes = package.sharedBytes;
+  s.ctasPerSm = package.ctasPerSm > 0 ? package.ctasPerSm : kDefaultCtasPerSm;
+  kernel = std::move(result);
+  return Status::success();
+}
+
+Status CudaKernel::upload(const ffdDecodeArgs &args) {
+  State &s = *state;
+  s.resident = false;
+  ArgExtents &x = s.extents;
+  FFD_RETURN_IF_ERROR(measureArgs(kernelSpec, kernelProgram, args, x));
+  ffdDecodeArgs d = args;
+  if (d.splits == 0)
+    d.splits =
+        pickSplits(kernelSpec, x.rows, x.maxLength,
+                   int64_t(s.context->device().multiprocessors) * s.ctasPerSm);
+  FFD_RETURN_IF_ERROR(s.put(s.q, "queries", args.q, x.q, d.q));
+  FFD_RETURN_IF_ERROR(s.put(s.thumbnails, "thumbnails", args.thumbnails,
+                            x.thumbnails, d.thumbnails));
+  FFD_RETURN_IF_ERROR(s.put(s.residuals, "residuals", args.residuals,
+                            x.residuals, d.residuals));
+  FFD_RETURN_IF_ERROR(
+      s.put(s.values, "values", args.values, x.values, d.values));
+  FFD_RETURN_IF_ERROR(s.put(s.smax, "smax", args.smax, x.smax, d.smax));
+  FFD_RETURN_IF_ERROR(
+      s.put(s.tailK, "tails of K", args.tail_k, x.tailK, d.tail_k));
+  FFD_RETURN_IF_ERROR(
+      s.put(s.tailV, "tails of V", args.tail_v, x.tailV, d.tail_v));
+  FFD_RETURN_IF_ERROR(s.put(s.pageTable, "page table", args.page_table,
+                            x.pageTable, d.page_table));
+  FFD_RETURN_IF_ERROR(
+      s.put(s.lengths, "lengths", args.lengths, x.lengths, d.lengths));
+  FFD_RETURN_IF_ERROR(s.put(s.delta, "deltas", args.delta, x.delta, d.delta));
+  FFD_RETURN_IF_ERROR(s.put(s.out, "output", nullptr, x.out, d.out));
+  FFD_RETURN_IF_ERROR(s.out.fill(0xFF, x.out));
+  if (args.lse) {
+    FFD_RETURN_IF_ERROR(s.put(s.lse, "lse", nullptr, x.lse, d.lse));
+    FFD_RETURN_IF_ERROR(s.lse.fill(0xFF, x.lse));
+  }
+  // The kernel writes the mask of committed tokens only; the rest comes back
+  // as the caller had it.
+  if (args.kept && kernelProgram == Program::Decode)
+    FFD_RETURN_IF_ERROR(s.put(s.kept, "kept mask", args.kept, x.kept, d.kept));
+  else
+    d.kept = nullptr;
+  int64_t bytes;
+  FFD_RETURN_IF_ERROR(workspaceBytes(kernelSpec, x.rows, d.splits, bytes));
+  FFD_RETURN_IF_ERROR(
+      s.put(s.workspace, "workspace", nullptr, bytes, d.workspace));
+  FFD_RETURN_IF_ERROR(s.workspace.fill(0, Layout::partialsOffset(x.rows)));
+  s.device = d;
+  s.resident = true;
+  return Status::success();
+}
+
+Status CudaKernel::launch() {
+  State &s = *state;
+  if (!s.resident)
+    return Status::invalid("nothing is uploaded, expected upload() before "
+                           "launch()");
+  return s.function.launch(s.extents.rows * s.device.splits, s.threads,
+                           s.sharedBytes, &s.device);
+}
+
+Status CudaKernel::timeLaunches(int warmup, int count,
+                                std::vector<float> &milliseconds) {
+  if (warmup < 0 || count < 1)
+    return Status::invalid(
+        "timed launches: warmup is " + std::to_string(warmup) + " and count " +
+        std::to_string(count) + ", expected at least 0 and 1");
+  for (int i = 0; i < warmup; ++i)
+    FFD_RETURN_IF_ERROR(launch());
+  std::vector<CudaEvent> events(size_t(count) + 1);
+  for (CudaEvent &event : events)
+    FFD_RETURN_IF_ERROR(event.create(state->context));
+  FFD_RETURN_IF_ERROR(events[0].record());
+  for (int i = 0; i < count; ++i) {
+    FFD_RETURN_IF_ERROR(launch());
+    FFD_RETURN_IF_ERROR(events[size_t(i) + 1].record());
+  }
+  FFD_RETURN_IF_ERROR(events.back().wait());
+  milliseconds.resize(size_t(count));
+  for (int i = 0; i < count; ++i)
+    FFD_RETURN_IF_ERROR(events[size_t(i) + 1].since(events[size_t(i)],
+                                                    milliseconds[size_t(i)]));
+  return Status::success();
+}
+
+Status CudaKernel::download(const ffdDecodeArgs &args) {
+  State &s = *state;
+  if (!s.resident)
+    return Status::invalid("nothing is uploaded, expected upload() before "
+                           "download()");
+  FFD_RETURN_IF_ERROR(s.context->synchronize());
+  FFD_RETURN_IF_ERROR(s.out.download(args.out, s.extents.out));
+  if (args.lse && s.device.lse)
+    FFD_RETURN_IF_ERROR(s.lse.download(args.lse, s.extents.lse));
+  if (args.kept && s.device.kept)
+    FFD_RETURN_IF_ERROR(s.kept.download(args.kept, s.extents.kept));
+  return Status::success();
+}
+
+Status CudaKernel::decode(const ffdDecodeArgs &args) {
+  FFD_RETURN_IF_ERROR(upload(args));
+  FFD_RETURN_IF_ERROR(launch());
+  return download(args);
+}

@@ -1,0 +1,347 @@
+//===- FindKernel.cpp - From a specification to a kernel --------------- ===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Lists the targets that would do, best first; tries a package for each, then
+// the JIT for the best. What failed on the way goes into the message.
+//
+//===----------------------------------------------------------------------===//
+
+#include "ffd/FindKernel.h"
+
+#include "ffd/CudaDriver.h"
+#include "ffd/Package.h"
+
+#include <cerrno>
+#include <cstring>
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <vector>
+
+using namespace ffd;
+
+//===----------------------------------------------------------------------===//
+// Loading libffd-jit
+//===----------------------------------------------------------------------===//
+
+static constexpr char kJitName[] = "libffd-jit.so";
+
+/// The folder of the library or program that this code is in, or "".
+static std::string ownFolder() {
+  Dl_info info;
+  if (!dladdr(reinterpret_cast<const void *>(&ownFolder), &info) ||
+      !info.dli_fname)
+    return "";
+  const std::string path = info.dli_fname;
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "" : path.substr(0, slash);
+}
+
+Status ffd::loadJit(const std::string &path,
+                    std::shared_ptr<const Jit> &result) {
+  std::vector<std::string> places;
+  if (!path.empty()) {
+    places.push_back(path);
+  } else {
+    const std::string folder = ownFolder();
+    if (!folder.empty())
+      places.push_back(folder + "/" + kJitName);
+    places.push_back(kJitName);
+  }
+  void *library = nullptr;
+  std::string found, tried;
+  for (const std::string &place : places) {
+    library = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
+    found = place;
+    if (library)
+      break;
+    tried += std::string(tried.empty() ? "" : "; ") + dlerror();
+  }
+  if (!library)
+    return Status(StatusCode::NotFound,
+                  "cannot load the compiler library: " + tried);
+
+  // LLVM does not survive being unloaded; the library stays for good.
+  std::shared_ptr<Jit> jit(new Jit);
+  jit->path = found;
+  jit->abiVersion = reinterpret_cast<decltype(jit->abiVersion)>(
+      dlsym(library, "ffdJitAbiVersion"));
+  jit->compile =
+      reinterpret_cast<decltype(jit->compile)>(dlsym(library, "ffdJitCompile"));
+  jit->release =
+      reinterpret_cast<decltype(jit->release)>(dlsym(library, "ffdJitRelease"));
+  if (!jit->abiVersion || !jit->compile || !jit->release) {
+    dlclose(library);
+    return Status(StatusCode::Unsupported,
+                  "'" + found +
+                      "' lacks ffdJitAbiVersion, ffdJitCompile or "
+                      "ffdJitRelease, expected " +
+                      kJitName);
+  }
+  if (jit->abiVersion() != FFD_JIT_ABI_VERSION) {
+    const uint32_t version = jit->abiVersion();
+    dlclose(library);
+    return Status(StatusCode::Unsupported,
+                  "'" + found + "' has JIT ABI version " +
+                      std::to_string(version) + ", expected " +
+                      std::to_string(FFD_JIT_ABI_VERSION));
+  }
+  result = std::move(jit);
+  return Status::success();
+}
+
+//===----------------------------------------------------------------------===//
+// Packages of CPU code
+//===----------------------------------------------------------------------===//
+
+/// Loads a shared object from memory.
+static Status loadSharedObject(const Package &package,
+                               std::shared_ptr<void> &owner, CpuEntry &entry) {
+  const std::string name = "kernel package '" + package.fileName() + "'";
+  const std::string &bytes = package.payload;
+  // e_type of an ELF header: 3 is a shared object, 1 a relocatable one.
+  if (bytes.size() < 64 || bytes.compare(0, 4, "\177ELF") != 0 ||
+      bytes[16] != 3)
+    return Status(StatusCode::Unsupported,
+                  name + " does not hold an ELF shared object, expected one "
+                         "(link the object file with -shared)");
+#ifdef __linux__
+  const int file = memfd_create("ffd-kernel", MFD_CLOEXEC);
+  if (file < 0)
+    return Status(StatusCode::IoError, "cannot create a file in memory for " +
+                                           name + ": " + std::strerror(errno));
+  size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t count = write(file, bytes.data() + done, bytes.size() - done);
+    if (count <= 0 && errno != EINTR)
+      break;
+    done += count > 0 ? size_t(count) : 0;
+  }
+  const std::string path = "/proc/self/fd/" + std::to_string(file);
+  void *library = done == bytes.size()
+                      ? dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)
+                      : nullptr;
+  const char *error = library ? nullptr : dlerror();
+  close(file);
+  if (!library)
+    return Status(StatusCode::Unsupported,
+                  "cannot load the code of " + name + ": " +
+                      (error ? error : "the file in memory is too small"));
+  owner = std::shared_ptr<void>(library, [](void *l) { dlclose(l); });
+  entry = reinterpret_cast<CpuEntry>(dlsym(library, package.entry.c_str()));
+  if (!entry)
+    return Status(StatusCode::Corrupt,
+                  name + " lacks its entry '" + package.entry + "'");
+  return Status::success();
+#else
+  (void)owner;
+  (void)entry;
+  return Status(StatusCode::Unsupported,
+                name + " holds CPU code, which only Linux loads");
+#endif
+}
+
+//===----------------------------------------------------------------------===//
+// Finding
+//===----------------------------------------------------------------------===//
+
+/// CPU targets that this machine runs, best first; "cpu" alone is code for any
+/// machine of the family.
+static std::vector<std::string> cpuTargets() {
+  std::vector<std::string> targets;
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
+    targets.push_back("cpu:avx512");
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    targets.push_back("cpu:avx2");
+#endif
+  targets.push_back("cpu");
+  return targets;
+}
+
+/// Architectures whose code a device runs, best first.
+static std::vector<std::string> cudaTargets(const CudaDeviceInfo &device) {
+  std::vector<std::string> targets = {device.arch()};
+  const int own = device.major * 10 + device.minor;
+  for (int arch : {121, 120, 103, 100, 90, 89, 86, 80}) {
+    const std::string name = "sm_" + std::to_string(arch);
+    if (arch <= own && name != targets[0])
+      targets.push_back(name);
+  }
+  return targets;
+}
+
+namespace {
+class Finder {
+public:
+  Finder(const ffdSpec &spec, const FindKernelOptions &options)
+      : spec(spec), options(options) {}
+
+  Status run(std::unique_ptr<DecodeKernel> &kernel) {
+    FFD_RETURN_IF_ERROR(checkSpec(spec));
+    FFD_RETURN_IF_ERROR(listTargets());
+    if (!options.packageDir.empty())
+      for (const std::string &target : targets)
+        if (fromPackage(target, kernel))
+          return Status::success();
+    if (options.useJit && fromJit(kernel))
+      return Status::success();
+    if (!options.useJit)
+      note("the compiler library was not asked");
+    return Status(code, std::string("no kernel '") +
+                            programName(options.program) + "-" +
+                            specName(spec) + "' for target '" + options.target +
+                            "':" + notes);
+  }
+
+private:
+  bool onCpu() const { return options.target.compare(0, 3, "cpu") == 0; }
+
+  Status listTargets() {
+    const std::string &target = options.target;
+    if (onCpu()) {
+      if (!options.pool)
+        return Status::invalid("kernel option 'pool' is null, expected a "
+                               "thread pool for target '" +
+                               target + "'");
+      targets =
+          target == "cpu" ? cpuTargets() : std::vector<std::string>{target};
+      jitTarget = target;
+      return Status::success();
+    }
+    const bool any = target == "cuda";
+    if (!any && target.compare(0, 3, "sm_") != 0)
+      return Status::invalid("kernel option 'target' is '" + target +
+                             "', expected cpu, cpu:avx2, cpu:avx512, cuda or "
+                             "an architecture such as sm_90a");
+    if (!options.cuda)
+      return Status::invalid("kernel option 'cuda' is null, expected a CUDA "
+                             "context for target '" +
+                             target + "'");
+    targets = any ? cudaTargets(options.cuda->device())
+                  : std::vector<std::string>{target};
+    jitTarget = targets[0];
+    return Status::success();
+  }
+
+  void note(const std::string &text) { notes += "\n  " + text; }
+  bool fail(const Status &status) {
+    note(status.message());
+    if (status.code() != StatusCode::NotFound)
+      code = status.code();
+    return false;
+  }
+
+  bool fromPackage(const std::string &target,
+                   std::unique_ptr<DecodeKernel> &kernel) {
+    const std::string path = options.packageDir + "/" +
+                             Package::fileName(options.program, spec, target);
+    Package package;
+    Status status = Package::read(path, package);
+    if (status.ok())
+      status = checkNamed(path, target, package);
+    if (status.ok())
+      status = makeKernel(package, kernel);
+    return status.ok() || fail(status);
+  }
+
+  /// A package must hold what its name says.
+  Status checkNamed(const std::string &path, const std::string &target,
+                    const Package &package) const {
+    if (package.fileName() == Package::fileName(options.program, spec, target))
+      return Status::success();
+    return Status(StatusCode::Corrupt, "kernel package '" + path + "' holds '" +
+                                           package.fileName() +
+                                           "', expected what its name says");
+  }
+
+  Status makeKernel(const Package &package,
+                    std::unique_ptr<DecodeKernel> &kernel) const {
+    if (!onCpu()) {
+      std::unique_ptr<CudaKernel> result;
+      FFD_RETURN_IF_ERROR(CudaKernel::create(options.cuda, package, result));
+      kernel = std::move(result);
+      return Status::success();
+    }
+    if (package.kind != PackageKind::CpuObject)
+      return Status(StatusCode::Corrupt,
+                    "kernel package '" + package.fileName() + "' has kind " +
+                        packageKindName(package.kind) +
+                        ", expected cpu-object");
+    std::shared_ptr<void> owner;
+    CpuEntry entry = nullptr;
+    FFD_RETURN_IF_ERROR(loadSharedObject(package, owner, entry));
+    kernel.reset(new CpuKernel(spec, options.program, package.target, entry,
+                               std::move(owner), *options.pool));
+    return Status::success();
+  }
+
+  bool fromJit(std::unique_ptr<DecodeKernel> &kernel) {
+    std::shared_ptr<const Jit> jit;
+    Status status = loadJit(options.jitPath, jit);
+    if (status.ok())
+      status = compile(*jit, kernel);
+    return status.ok() || fail(status);
+  }
+
+  Status compile(const Jit &jit, std::unique_ptr<DecodeKernel> &kernel) const {
+    char error[4096] = {};
+    ffdJitResult raw = {};
+    raw.struct_size = sizeof raw;
+    raw.error = error;
+    raw.error_size = sizeof error;
+    if (jit.compile(&spec, jitTarget.c_str(), programName(options.program),
+                    &raw) != 0)
+      return Status(StatusCode::CompileError,
+                    "'" + jit.path + "' cannot compile for '" + jitTarget +
+                        "': " + (error[0] ? error : "no reason given"));
+    raw.error = nullptr; // of this frame; the result outlives it
+    raw.error_size = 0;
+    const auto release = jit.release;
+    std::shared_ptr<ffdJitResult> result(new ffdJitResult(raw),
+                                         [release](ffdJitResult *r) {
+                                           release(r);
+                                           delete r;
+                                         });
+    if (onCpu()) {
+      if (!raw.entry)
+        return Status(StatusCode::CompileError,
+                      "'" + jit.path + "' returned no function for '" +
+                          jitTarget + "', expected one");
+      kernel.reset(new CpuKernel(spec, options.program,
+                                 raw.target ? raw.target : jitTarget, raw.entry,
+                                 std::move(result), *options.pool));
+      return Status::success();
+    }
+    if (!raw.package)
+      return Status(StatusCode::CompileError,
+                    "'" + jit.path + "' returned no package for '" + jitTarget +
+                        "', expected one");
+    Package package;
+    FFD_RETURN_IF_ERROR(Package::parse(raw.package, size_t(raw.package_size),
+                                       "(compiled)", package));
+    if (package.spec != spec || package.program != options.program)
+      return Status(StatusCode::CompileError,
+                    "'" + jit.path + "' compiled '" + package.fileName() +
+                        "', expected '" + programName(options.program) + "-" +
+                        specName(spec) + "'");
+    return makeKernel(package, kernel);
+  }
+
+  const ffdSpec &spec;
+  const FindKernelOptions &options;
+  std::vector<std::string> targets;
+  std::string jitTarget, notes;
+  StatusCode code = StatusCode::NotFound;
+};
+} // namespace
+
+Status ffd::findKernel(const ffdSpec &spec, const FindKernelOptions &options,
+                       std::unique_ptr<DecodeKernel> &kernel) {
+  return Finder(spec, options).run(kernel);
+}
