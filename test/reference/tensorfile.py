@@ -24,7 +24,8 @@ _HALVES = {e.safetensors: e for e in (F16, BF16)}
 
 @dataclass
 class Tensor:
-    """Values (float32 for 16-bit floats) and the dtype they have on disk."""
+    """Values and the dtype they have on disk. 16-bit floats are float32 values,
+    or uint16 bits where a large tensor was encoded piece by piece."""
 
     values: np.ndarray
     dtype: str
@@ -53,10 +54,10 @@ def save(path: str | Path, tensors: dict[str, Tensor],
     header: dict = {"__metadata__": metadata} if metadata else {}
     chunks, offset = [], 0
     for name, tensor in tensors.items():
-        if tensor.element:
+        if tensor.element and tensor.values.dtype != np.uint16:
             data = tensor.element.encode(tensor.values)
         else:
-            data = tensor.values.astype(_PLAIN[tensor.dtype], copy=False)
+            data = tensor.values
         data = np.ascontiguousarray(data).tobytes()
         header[name] = {"dtype": tensor.dtype, "shape": list(tensor.values.shape),
                         "data_offsets": [offset, offset + len(data)]}

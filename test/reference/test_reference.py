@@ -150,6 +150,9 @@ def test_scan_error_is_bounded(name, bits, dim):
     y = np.abs(q[:, :, None] * s) / u[..., None, None]  # [r, g, n, d]
     per_channel = 2.0 ** -8 + 2.0 ** -10 * (1 + y)
     bound = sm_scale * u[..., None, None] * np.einsum("ntd,rgnd->rgnt", np.abs(levels), per_channel)
+    if name == "bf16":  # s' of a scale far below the largest is a subnormal f16
+        lost = np.abs(q.astype(np.float64)) * 2.0 ** (query.k - 25)
+        bound += sm_scale * np.einsum("ntd,rgd->rgnt", np.abs(levels), lost)
     error = np.abs(got.reshape(exact.shape) - exact)
     assert (error <= bound).all(), (error / bound).max()
 
