@@ -54,10 +54,10 @@ Expected<Bandwidth> measureReadBandwidth(ThreadPool &pool) {
     result.lastLevelCacheBytes =
         std::max(result.lastLevelCacheBytes, systemValue(name));
 
-  // Four times the cache, within a quarter of the memory.
+  // Twice the cache, within a quarter of the memory.
   int64_t memory = systemValue(_SC_PHYS_PAGES) * systemValue(_SC_PAGESIZE);
   int64_t wanted =
-      std::max<int64_t>(4 * result.lastLevelCacheBytes, 512 * kChunkBytes);
+      std::max<int64_t>(2 * result.lastLevelCacheBytes, 256 * kChunkBytes);
   int64_t chunks =
       std::max<int64_t>(1, std::min(wanted, memory / 4) / kChunkBytes);
   result.bufferBytes = chunks * kChunkBytes;

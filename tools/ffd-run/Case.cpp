@@ -191,7 +191,7 @@ private:
                      "dtype or the option --element",
                      tensor->name, tensor->describe(), first->name,
                      first->describe());
-      first = tensor;
+      first = first ? first : tensor;
     }
     shape.element = first && first->type == DType::BF16 ? FFD_BF16 : FFD_F16;
     return Error::success();
