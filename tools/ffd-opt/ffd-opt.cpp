@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "ffd/Dialect/FFDDialect.h"
+#include "ffd/Transforms/Passes.h"
 
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
@@ -24,6 +25,7 @@ int main(int argc, char **argv) {
   registry.insert<mlir::ffd::FFDDialect>();
   mlir::ffd::registerBufferizableOpInterfaceExternalModels(registry);
   mlir::registerAllPasses();
+  mlir::ffd::registerFFDTransformsPasses();
   return mlir::asMainReturnCode(
       mlir::MlirOptMain(argc, argv, "FFD optimizer driver\n", registry));
 }

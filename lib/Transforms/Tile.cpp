@@ -1,0 +1,236 @@
+//===- Tile.cpp - Row ops to tile programs --------------- -*- C++ -*-===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// --ffd-tile: every kernel-sized group of row ops becomes a function with one
+// `ffd.tile.teams`.
+//
+//===----------------------------------------------------------------------===//
+
+#include "TileBuilder.h"
+#include "ffd/Transforms/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/IR/SymbolTable.h"
+
+namespace mlir::ffd {
+#define GEN_PASS_DEF_FFDTILE
+#include "ffd/Transforms/Passes.h.inc"
+} // namespace mlir::ffd
+
+using namespace mlir;
+using namespace mlir::ffd;
+
+/// The op that wrote the whole of `buffer` before `reader`: the last one in the
+/// block that has it as an init.
+template <typename Op>
+static Op findWriter(Value buffer, Operation *reader) {
+  Op writer;
+  for (Operation *user : buffer.getUsers()) {
+    auto candidate = dyn_cast<Op>(user);
+    if (!candidate || candidate->getBlock() != reader->getBlock() ||
+        !candidate->isBeforeInBlock(reader))
+      continue;
+    if (!writer || writer->isBeforeInBlock(candidate))
+      writer = candidate;
+  }
+  return writer;
+}
+
+static LogicalResult checkReady(Operation *op, SpecAttr spec) {
+  if (!spec.isComplete())
+    return op->emitOpError("has the incomplete spec ")
+           << spec << ", expected --ffd-specialize to have run";
+  for (Value operand : op->getOperands())
+    if (isa<TensorType>(operand.getType()))
+      return op->emitOpError("has tensor operands, expected memrefs; bufferise "
+                             "first");
+  return success();
+}
+
+static LogicalResult tileDecode(DecodeOp op) {
+  OpBuilder builder(op);
+  SpecAttr spec = op.getCache().getType().getSpec();
+  TileProgram program(builder, op.getLoc(), spec);
+  program.begin();
+  program.extent(op.getCache());
+  program.loadQuery(op.getQuery(), op.getSmScale(), op.getCache());
+  Value rowMax, threshold;
+  if (isa<TopDeltaAttr>(op.getSelector())) {
+    rowMax = program.pseudoMax(op.getCache());
+    threshold = program.threshold(rowMax, op.getDelta());
+  }
+  Value worklist = program.select(op.getCache(), threshold, op.getKept());
+  program.finish(program.attend(op.getCache(), worklist, rowMax), op.getOut(),
+                 op.getLse());
+  op.erase();
+  return success();
+}
+
+static LogicalResult tileExact(ExactOp op) {
+  OpBuilder builder(op);
+  TileProgram program(builder, op.getLoc(), op.getSpec());
+  program.begin();
+  program.exactExtent(op.getLengths());
+  program.loadQuery(op.getQuery(), op.getSmScale());
+  program.finish(
+      program.attendTail(op.getKeys(), op.getValues(), program.init({})),
+      op.getOut(), op.getLse());
+  op.erase();
+  return success();
+}
+
+static LogicalResult tileAttend(AttendOp op) {
+  OpBuilder builder(op);
+  TileProgram program(builder, op.getLoc(), op.getCache().getType().getSpec());
+  program.begin();
+  program.extent(op.getCache());
+  program.loadQuery(op.getQuery(), op.getSmScale(), op.getCache());
+  Value worklist = program.loadSelection(op.getMask());
+  program.finish(program.attend(op.getCache(), worklist, {}), op.getOut(),
+                 op.getLse());
+  op.erase();
+  return success();
+}
+
+/// One kernel of pseudo_max, scan and select: scores stay in registers, the
+/// mask is what it writes.
+static LogicalResult tileSelect(SelectOp op) {
+  bool all = isa<AllAttr>(op.getSelector());
+  if (!all && !isa<TopDeltaAttr>(op.getSelector()))
+    return op.emitOpError("selector ")
+           << op.getSelector()
+           << " has no tile program, expected #ffd.top_delta or #ffd.all";
+  auto scan = findWriter<ScanOp>(op.getBest(), op);
+  if (!scan)
+    return op.emitOpError("operand 'best' is not written by an 'ffd.scan' "
+                          "before it in its block, expected one");
+  auto pseudoMax = findWriter<PseudoMaxOp>(op.getRowMax(), op);
+  if (!pseudoMax || pseudoMax.getUnit() != op.getUnit())
+    return op.emitOpError("operands 'row_max' and 'unit' are not written by one "
+                          "'ffd.pseudo_max' before it in its block, expected "
+                          "one");
+  if (scan.getCache() != op.getCache() ||
+      pseudoMax.getCache() != op.getCache() ||
+      scan.getQuery() != pseudoMax.getQuery())
+    return op.emitOpError("and its 'ffd.scan' and 'ffd.pseudo_max' differ in "
+                          "query or cache, expected the same");
+
+  OpBuilder builder(op);
+  TileProgram program(builder, op.getLoc(), op.getCache().getType().getSpec());
+  program.begin();
+  program.extent(op.getCache());
+  Value threshold;
+  if (!all) {
+    program.loadQuery(scan.getQuery(), pseudoMax.getSmScale(), op.getCache());
+    threshold = program.threshold(program.pseudoMax(op.getCache()),
+                                  op.getDelta());
+  }
+  program.select(op.getCache(), threshold, op.getMask());
+  op.erase();
+  return success();
+}
+
+namespace {
+struct TilePass : mlir::ffd::impl::FFDTileBase<TilePass> {
+  void runOnOperation() override {
+    SmallVector<func::FuncOp> functions(getOperation().getOps<func::FuncOp>());
+    SymbolTable symbols(getOperation());
+    for (func::FuncOp function : functions)
+      if (failed(tileFunction(function, symbols)))
+        return signalPassFailure();
+  }
+
+private:
+  static bool isRoot(Operation *op) {
+    return isa<DecodeOp, ExactOp, AttendOp, SelectOp>(op);
+  }
+  static SmallVector<Operation *> getRoots(func::FuncOp function) {
+    SmallVector<Operation *> roots;
+    function.walk([&](Operation *op) {
+      if (isRoot(op))
+        roots.push_back(op);
+    });
+    return roots;
+  }
+
+  static LogicalResult tileRoot(Operation *root) {
+    if (auto decode = dyn_cast<DecodeOp>(root))
+      return tileDecode(decode);
+    if (auto exact = dyn_cast<ExactOp>(root))
+      return tileExact(exact);
+    if (auto attend = dyn_cast<AttendOp>(root))
+      return tileAttend(attend);
+    return tileSelect(cast<SelectOp>(root));
+  }
+
+  /// Removes row ops that other kernels compute, and buffers that only they
+  /// used.
+  static void removeLeftovers(func::FuncOp function) {
+    SmallVector<Operation *> dead;
+    function.walk([&](Operation *op) {
+      if (isRoot(op) || isa<ScanOp, PseudoMaxOp>(op))
+        dead.push_back(op);
+    });
+    for (Operation *op : dead)
+      op->erase();
+    dead.clear();
+    function.walk([&](memref::AllocOp alloc) {
+      if (llvm::all_of(alloc->getUsers(), [](Operation *user) {
+            return isa<memref::DeallocOp>(user);
+          }))
+        dead.push_back(alloc);
+    });
+    for (Operation *alloc : dead) {
+      for (Operation *user : llvm::make_early_inc_range(alloc->getUsers()))
+        user->erase();
+      alloc->erase();
+    }
+  }
+
+  static LogicalResult tileFunction(func::FuncOp function,
+                                    SymbolTable &symbols) {
+    SmallVector<Operation *> roots = getRoots(function);
+    if (roots.empty())
+      return success();
+    for (Operation *root : roots) {
+      SpecAttr spec;
+      if (auto exact = dyn_cast<ExactOp>(root))
+        spec = exact.getSpec();
+      for (Value operand : root->getOperands())
+        if (auto cache = dyn_cast<CacheType>(operand.getType()))
+          spec = cache.getSpec();
+      if (failed(checkReady(root, spec)))
+        return failure();
+    }
+    if (function.getNumResults())
+      return function.emitError("function '")
+             << function.getName() << "' returns "
+             << function.getNumResults()
+             << " values, expected none: a kernel writes its results into "
+                "arguments";
+    if (roots.size() == 1) {
+      if (failed(tileRoot(roots.front())))
+        return failure();
+      removeLeftovers(function);
+      return success();
+    }
+    // Several kernels: a function for each, with the arguments of the original.
+    for (unsigned i = 0; i < roots.size(); ++i) {
+      func::FuncOp kernel = function.clone();
+      StringRef step = roots[i]->getName().stripDialect();
+      kernel.setName((function.getName() + "_" + step).str());
+      symbols.insert(kernel, Block::iterator(function));
+      if (failed(tileRoot(getRoots(kernel)[i])))
+        return failure();
+      removeLeftovers(kernel);
+    }
+    symbols.erase(function);
+    return success();
+  }
+};
+} // namespace

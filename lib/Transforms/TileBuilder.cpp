@@ -1,0 +1,153 @@
+//===- TileBuilder.cpp - Write tile programs ------------ -*- C++ -*-===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The phases of a decode as tile programs.
+//
+//===----------------------------------------------------------------------===//
+
+#include "TileBuilder.h"
+
+using namespace mlir;
+using namespace mlir::ffd;
+
+TileProgram::TileProgram(OpBuilder &builder, Location loc, SpecAttr spec)
+    : b(loc, builder), spec(spec) {}
+
+TileTeamsOp TileProgram::begin() {
+  auto teams = TileTeamsOp::create(b, spec, ScheduleAttr());
+  Type index = b.getIndexType();
+  Block *block = b.createBlock(&teams.getRegion(), {}, {index, index, index},
+                               SmallVector<Location>(3, b.getLoc()));
+  row = block->getArgument(0);
+  split = block->getArgument(1);
+  splits = block->getArgument(2);
+  return teams;
+}
+
+void TileProgram::extent(Value cache) {
+  Type index = b.getIndexType();
+  auto op = TileExtentOp::create(b, index, index, cache, row);
+  blocks = op.getBlocks();
+  tail = op.getTail();
+}
+
+void TileProgram::exactExtent(Value lengths) {
+  tail = TileExactExtentOp::create(b, b.getIndexType(), lengths, row);
+}
+
+void TileProgram::loadQuery(Value memory, Value smScale, Value cache) {
+  query = TileQueryOp::create(b, type<QueryType>(), memory, row, smScale, cache);
+}
+
+Value TileProgram::distribute(Domain domain, ValueRange over, Combiner combiner,
+                              Value init, Type result, TypeRange extraArguments,
+                              function_ref<Value(ValueRange)> body) {
+  auto op = TileDistributeOp::create(b, result, domain, over, combiner, init);
+  SmallVector<Type> arguments{b.getIndexType()};
+  llvm::append_range(arguments, extraArguments);
+  OpBuilder::InsertionGuard guard(b);
+  Block *block =
+      b.createBlock(&op.getRegion(), {}, arguments,
+                    SmallVector<Location>(arguments.size(), b.getLoc()));
+  TileYieldOp::create(b, body(block->getArguments()));
+  return op.getResult();
+}
+
+Value TileProgram::pseudoMax(Value cache) {
+  auto view = cache.getDefiningOp<CacheViewOp>();
+  Value fromBlocks = distribute(
+      Domain::candidates, blocks, Combiner::max, {}, type<RowMaxType>(), {},
+      [&](ValueRange arguments) -> Value {
+        Value codes = TileLoadThumbnailOp::create(b, type<ThumbnailType>(),
+                                                  cache, row, arguments[0]);
+        return TileScanOp::create(b, type<ScoresType>(), query, codes);
+      });
+  return distribute(
+      Domain::tail, tail, Combiner::max, fromBlocks, type<RowMaxType>(), {},
+      [&](ValueRange arguments) -> Value {
+        Value tile =
+            TileLoadTailOp::create(b, type<TailType>(), view.getTailK(),
+                                   view.getTailV(), row, arguments[0], tail);
+        Value logits = TileDotOp::create(b, type<LogitsType>(), query, tile,
+                                         /*ordered=*/true);
+        return TileToUnitsOp::create(b, type<ScoresType>(), query, logits);
+      });
+}
+
+Value TileProgram::threshold(Value rowMax, Value delta) {
+  return TileThresholdOp::create(b, type<ThresholdType>(), query, rowMax, delta,
+                                 row);
+}
+
+Value TileProgram::select(Value cache, Value threshold, Value kept) {
+  return distribute(
+      Domain::share, {blocks, split, splits}, Combiner::append, {},
+      type<WorklistType>(), {}, [&](ValueRange arguments) -> Value {
+        Value mask;
+        if (threshold) {
+          Value codes = TileLoadThumbnailOp::create(b, type<ThumbnailType>(),
+                                                    cache, row, arguments[0]);
+          Value scores =
+              TileScanOp::create(b, type<ScoresType>(), query, codes);
+          mask = TileReachOp::create(b, type<MaskType>(), scores, threshold);
+        } else {
+          mask = TileFullOp::create(b, type<MaskType>());
+        }
+        if (kept)
+          TileStoreKeptOp::create(b, mask, kept, row, arguments[0]);
+        return mask;
+      });
+}
+
+Value TileProgram::loadSelection(Value kept) {
+  return distribute(Domain::share, {blocks, split, splits}, Combiner::append,
+                    {}, type<WorklistType>(), {},
+                    [&](ValueRange arguments) -> Value {
+                      return TileLoadKeptOp::create(b, type<MaskType>(), kept,
+                                                    row, arguments[0]);
+                    });
+}
+
+Value TileProgram::init(Value rowMax) {
+  return TileInitOp::create(b, type<StateType>(), query, rowMax);
+}
+
+Value TileProgram::attend(Value cache, Value worklist, Value rowMax) {
+  auto view = cache.getDefiningOp<CacheViewOp>();
+  Value state = distribute(
+      Domain::worklist, worklist, Combiner::state, init(rowMax),
+      type<StateType>(), {type<MaskType>(), type<StateType>()},
+      [&](ValueRange arguments) -> Value {
+        Value codes = TileLoadThumbnailOp::create(b, type<ThumbnailType>(),
+                                                  cache, row, arguments[0]);
+        Value body = TileLoadBodyOp::create(b, type<BodyType>(), cache, row,
+                                            arguments[0], arguments[1]);
+        Value logits =
+            TileRefineOp::create(b, type<LogitsType>(), query, codes, body);
+        return TileAccumulateOp::create(b, type<StateType>(), arguments[2],
+                                        logits, body);
+      });
+  return attendTail(view.getTailK(), view.getTailV(), state);
+}
+
+Value TileProgram::attendTail(Value keys, Value values, Value state) {
+  return distribute(
+      Domain::tail_share, {tail, split, splits}, Combiner::state, state,
+      type<StateType>(), {type<StateType>()},
+      [&](ValueRange arguments) -> Value {
+        Value tile = TileLoadTailOp::create(b, type<TailType>(), keys, values,
+                                            row, arguments[0], tail);
+        Value logits = TileDotOp::create(b, type<LogitsType>(), query, tile,
+                                         /*ordered=*/false);
+        return TileAccumulateOp::create(b, type<StateType>(), arguments[1],
+                                        logits, tile);
+      });
+}
+
+void TileProgram::finish(Value state, Value out, Value lse) {
+  TileFinishOp::create(b, state, out, lse, row, split, splits);
+}

@@ -1,0 +1,62 @@
+//===- TileBuilder.h - Write tile programs ------------- -*- C++ -*-===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A small builder of tile programs: one function per phase, so that the
+// programs of --ffd-tile read like the algorithm.
+//
+//===----------------------------------------------------------------------===//
+#ifndef FFD_LIB_TRANSFORMS_TILEBUILDER_H
+#define FFD_LIB_TRANSFORMS_TILEBUILDER_H
+
+#include "ffd/Dialect/FFDDialect.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+
+namespace mlir::ffd {
+
+/// What the phases of one row share.
+struct TileProgram {
+  TileProgram(OpBuilder &builder, Location loc, SpecAttr spec);
+
+  /// Opens `ffd.tile.teams`; everything built afterwards is its body.
+  TileTeamsOp begin();
+
+  /// Committed blocks and tail tokens of the row: `blocks`, `tail`.
+  void extent(Value cache);
+  void exactExtent(Value lengths);
+  /// The row's queries, quantised if there is a cache: `query`.
+  void loadQuery(Value memory, Value smScale, Value cache = {});
+
+  /// Pseudo-max over sink and last block, then over the tail.
+  Value pseudoMax(Value cache);
+  Value threshold(Value rowMax, Value delta);
+  /// The work list of blocks that reach the threshold (null: all of them);
+  /// their masks are stored to `kept`, where given.
+  Value select(Value cache, Value threshold, Value kept);
+  /// The work list that another kernel stored.
+  Value loadSelection(Value kept);
+  /// Softmax over the work list, then over the team's share of the tail.
+  Value attend(Value cache, Value worklist, Value rowMax);
+  Value attendTail(Value keys, Value values, Value state);
+  Value init(Value rowMax);
+  void finish(Value state, Value out, Value lse);
+
+private:
+  template <typename T> Type type() { return T::get(b.getContext(), spec); }
+  /// Builds a distribute loop; `body` gets the block arguments and returns what
+  /// is yielded.
+  Value distribute(Domain domain, ValueRange over, Combiner combiner,
+                   Value init, Type result, TypeRange extraArguments,
+                   function_ref<Value(ValueRange)> body);
+
+  ImplicitLocOpBuilder b;
+  SpecAttr spec;
+  Value row, split, splits, blocks, tail, query;
+};
+
+} // namespace mlir::ffd
+
+#endif // FFD_LIB_TRANSFORMS_TILEBUILDER_H
