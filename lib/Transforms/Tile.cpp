@@ -168,6 +168,28 @@ private:
     return tileSelect(cast<SelectOp>(root));
   }
 
+  /// A kernel writes its results into arguments: bufferised functions return
+  /// those arguments again, which is dropped.
+  static LogicalResult dropReturnedArguments(func::FuncOp function) {
+    auto isArgument = [&](Value value) {
+      auto argument = dyn_cast<BlockArgument>(value);
+      return argument && argument.getOwner() == &function.front();
+    };
+    auto terminator = cast<func::ReturnOp>(function.back().getTerminator());
+    for (Value value : terminator.getOperands())
+      if (!isArgument(value))
+        return function.emitError("function '")
+               << function.getName() << "' returns a value of type "
+               << value.getType()
+               << " that is not one of its arguments, expected results to be "
+                  "written into arguments";
+    terminator->setOperands(ValueRange());
+    function.setFunctionType(
+        FunctionType::get(function.getContext(), function.getArgumentTypes(), {}));
+    function.removeResAttrsAttr();
+    return success();
+  }
+
   /// Removes row ops that other kernels compute, and buffers that only they
   /// used.
   static void removeLeftovers(func::FuncOp function) {
@@ -207,12 +229,8 @@ private:
       if (failed(checkReady(root, spec)))
         return failure();
     }
-    if (function.getNumResults())
-      return function.emitError("function '")
-             << function.getName() << "' returns "
-             << function.getNumResults()
-             << " values, expected none: a kernel writes its results into "
-                "arguments";
+    if (failed(dropReturnedArguments(function)))
+      return failure();
     if (roots.size() == 1) {
       if (failed(tileRoot(roots.front())))
         return failure();
