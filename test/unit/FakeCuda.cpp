@@ -1,0 +1,118 @@
+//===- FakeCuda.cpp - A CUDA driver without a GPU ===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A library with the symbols of libcuda whose device memory is host memory and
+// whose launches call a function per CTA, so that the host side of the GPU path
+// is tested everywhere.
+//
+//===----------------------------------------------------------------------===//
+
+#include "FakeCuda.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+static FakeCudaState state = {nullptr, 0, 0, 0, 0, 0, 0, 0, 0, 0, -1, 9, 0};
+
+extern "C" {
+
+FakeCudaState *fakeCudaState() { return &state; }
+
+int cuInit(unsigned) { return 0; }
+int cuDriverGetVersion(int *v) { return *v = 12040, 0; }
+int cuGetErrorName(int, const char **n) { return *n = "CUDA_ERROR_FAKE", 0; }
+int cuGetErrorString(int, const char **s) { return *s = "as told", 0; }
+int cuDeviceGetCount(int *n) { return *n = 1, 0; }
+int cuDeviceGet(int *d, int i) { return *d = i, 0; }
+int cuDeviceGetName(char *name, int size, int) {
+  return std::snprintf(name, size_t(size), "Fake GPU"), 0;
+}
+int cuDeviceGetAttribute(int *value, int which, int) {
+  *value = which == 75   ? state.major
+           : which == 76 ? state.minor
+           : which == 16 ? 4
+           : which == 97 ? 232448
+                         : -1;
+  return 0;
+}
+int cuDeviceTotalMem_v2(size_t *bytes, int) { return *bytes = 1 << 30, 0; }
+int cuDevicePrimaryCtxRetain(void **c, int) {
+  ++state.retains;
+  return *c = &state, 0;
+}
+int cuDevicePrimaryCtxRelease_v2(int) { return --state.retains, 0; }
+int cuCtxPushCurrent_v2(void *) { return ++state.contextDepth, 0; }
+int cuCtxPopCurrent_v2(void **) { return --state.contextDepth, 0; }
+int cuCtxSynchronize() { return state.contextDepth == 1 ? 0 : 201; }
+
+int cuModuleLoadDataEx(void **m, const void *image, unsigned count,
+                       int *options, void **values) {
+  const char *text = static_cast<const char *>(image);
+  if (std::strncmp(text, "bad", 3) == 0) {
+    for (unsigned i = 0; i < count; ++i)
+      if (options[i] == 5)
+        std::strcpy(static_cast<char *>(values[i]), "ptxas says: line 7");
+    return 218;
+  }
+  ++state.liveModules;
+  return *m = &state, 0;
+}
+int cuModuleUnload(void *) { return --state.liveModules, 0; }
+int cuModuleGetFunction(void **f, void *, const char *name) {
+  return *f = &state, std::strcmp(name, "ffd_decode") == 0 ? 0 : 500;
+}
+int cuFuncSetAttribute(void *, int which, int value) {
+  if (which == 8)
+    state.sharedOptIn = value;
+  return 0;
+}
+int cuFuncGetAttribute(int *value, int which, void *) {
+  return *value = which == 4 ? 168 : 0, 0;
+}
+int cuLaunchKernel(void *, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                   unsigned by, unsigned bz, unsigned shared, void *,
+                   void **parameters, void **) {
+  if (state.contextDepth != 1 || gy * gz * by * bz != 1)
+    return 1;
+  const auto *args = static_cast<const ffdDecodeArgs *>(parameters[0]);
+  ++state.launches;
+  state.grid = gx;
+  state.threads = int(bx);
+  state.sharedBytes = int(shared);
+  for (int64_t cta = 0; state.kernel && cta < gx; ++cta)
+    state.kernel(args, cta / args->splits, cta % args->splits);
+  return 0;
+}
+int cuMemAlloc_v2(unsigned long long *p, size_t bytes) {
+  if (state.memoryLeft >= 0 && (state.memoryLeft -= int64_t(bytes)) < 0)
+    return 2;
+  void *memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  std::memset(memory, 0xFF, bytes); // never zero by luck
+  ++state.liveAllocations;
+  return *p = reinterpret_cast<unsigned long long>(memory), 0;
+}
+int cuMemFree_v2(unsigned long long p) {
+  std::free(reinterpret_cast<void *>(p));
+  return --state.liveAllocations, 0;
+}
+int cuMemcpyHtoD_v2(unsigned long long p, const void *host, size_t bytes) {
+  return std::memcpy(reinterpret_cast<void *>(p), host, bytes), 0;
+}
+int cuMemcpyDtoH_v2(void *host, unsigned long long p, size_t bytes) {
+  return std::memcpy(host, reinterpret_cast<void *>(p), bytes), 0;
+}
+int cuMemsetD8_v2(unsigned long long p, unsigned char value, size_t bytes) {
+  return std::memset(reinterpret_cast<void *>(p), value, bytes), 0;
+}
+int cuEventCreate(void **e, unsigned) { return *e = &state, 0; }
+int cuEventDestroy_v2(void *) { return 0; }
+int cuEventRecord(void *, void *) { return 0; }
+int cuEventSynchronize(void *) { return 0; }
+int cuEventElapsedTime(float *ms, void *, void *) { return *ms = 0.25f, 0; }
+
+} // extern "C"

@@ -1,0 +1,36 @@
+//===- FakeCuda.h - A CUDA driver without a GPU -*- C++ -*- ===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What FakeCuda.cpp offers to the tests besides the driver's own functions.
+//
+//===----------------------------------------------------------------------===//
+#ifndef FFD_TEST_UNIT_FAKECUDA_H
+#define FFD_TEST_UNIT_FAKECUDA_H
+
+#include "ffd/abi.h"
+
+#include <cstdint>
+
+extern "C" {
+
+struct FakeCudaState {
+  /// Runs one CTA; the arguments are what the launch was given.
+  void (*kernel)(const ffdDecodeArgs *args, int64_t row, int64_t split);
+  int launches, threads, sharedBytes, sharedOptIn;
+  int64_t grid;
+  int liveAllocations, liveModules, contextDepth, retains;
+  /// cuMemAlloc fails once this many more bytes are asked for; < 0: never.
+  int64_t memoryLeft;
+  int major, minor;
+};
+
+/// The state of the loaded library, found with dlsym.
+FakeCudaState *fakeCudaState();
+
+} // extern "C"
+
+#endif // FFD_TEST_UNIT_FAKECUDA_H

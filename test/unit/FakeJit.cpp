@@ -1,0 +1,68 @@
+//===- FakeJit.cpp - A compiler library that compiles nothing ===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Implements Jit.h: a CPU kernel that does nothing, GPU packages of a text, and
+// an error for group 13.
+//
+//===----------------------------------------------------------------------===//
+
+#include "ffd/Jit.h"
+#include "ffd/Package.h"
+
+#include <cstdio>
+#include <cstring>
+
+using namespace ffd;
+
+namespace {
+void doNothing(const ffdDecodeArgs *, int64_t, int64_t) {}
+int live = 0;
+} // namespace
+
+extern "C" {
+
+int fakeJitLive() { return live; }
+
+uint32_t ffdJitAbiVersion(void) { return FFD_JIT_ABI_VERSION; }
+
+int ffdJitCompile(const ffdSpec *spec, const char *target, const char *program,
+                  ffdJitResult *result) {
+  if (result->struct_size != sizeof(ffdJitResult))
+    return 2;
+  if (spec->group == 13) {
+    std::snprintf(result->error, result->error_size, "13 is unlucky");
+    return 1;
+  }
+  auto *bytes = new std::string;
+  if (std::strncmp(target, "cpu", 3) == 0) {
+    result->entry = doNothing;
+    result->target = "cpu:fake";
+  } else {
+    Package package;
+    package.target = target;
+    package.entry = "ffd_decode";
+    package.spec = *spec;
+    package.program =
+        std::strcmp(program, "exact") == 0 ? Program::Exact : Program::Decode;
+    package.threads = 128;
+    package.payload = "compiled";
+    if (!package.serialize(*bytes).ok())
+      return 3;
+    result->package = bytes->data();
+    result->package_size = bytes->size();
+  }
+  result->owner = bytes;
+  ++live;
+  return 0;
+}
+
+void ffdJitRelease(ffdJitResult *result) {
+  delete static_cast<std::string *>(result->owner);
+  --live;
+}
+
+} // extern "C"

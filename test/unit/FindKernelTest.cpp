@@ -1,0 +1,186 @@
+//===- FindKernelTest.cpp - Packages first, then the JIT ===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A stand-in compiler library; packages that exist, do not, or lie; and the
+// message when nothing is found.
+//
+//===----------------------------------------------------------------------===//
+
+#include "FakeCuda.h"
+#include "RandomCase.h"
+
+#include "ffd/CudaDriver.h"
+#include "ffd/FindKernel.h"
+#include "ffd/Package.h"
+
+#include "gtest/gtest.h"
+
+#include <cstdio>
+#include <dlfcn.h>
+#include <fstream>
+#include <iterator>
+#include <unistd.h>
+
+using namespace ffd;
+
+namespace {
+
+class FindKernelTest : public testing::Test {
+protected:
+  void SetUp() override {
+    ASSERT_NE(mkdtemp(folder), nullptr);
+    options.pool = &testPool();
+    options.jitPath = FFD_FAKE_JIT;
+    options.packageDir = folder;
+    auto *fake = reinterpret_cast<FakeCudaState *(*)()>(
+        dlsym(dlopen(FFD_FAKE_CUDA, RTLD_NOW), "fakeCudaState"))();
+    fake->kernel = nullptr;
+    fake->memoryLeft = -1;
+    std::shared_ptr<const CudaDriver> driver;
+    ASSERT_TRUE(CudaDriver::load(FFD_FAKE_CUDA, driver).ok());
+    ASSERT_TRUE(CudaContext::create(driver, 0, options.cuda).ok());
+  }
+  void TearDown() override {
+    for (const std::string &path : written)
+      std::remove(path.c_str());
+    rmdir(folder);
+  }
+
+  std::string pathOf(const std::string &target) const {
+    return std::string(folder) + "/" +
+           Package::fileName(options.program, spec, target);
+  }
+  void write(const Package &package, const std::string &path) {
+    Status status = package.write(path);
+    ASSERT_TRUE(status.ok()) << status.message();
+    written.push_back(path);
+  }
+  Package gpuPackage(const std::string &target) const {
+    Package package;
+    package.target = target;
+    package.entry = "ffd_decode";
+    package.spec = spec;
+    package.threads = 64;
+    package.payload = "from disk";
+    return package;
+  }
+  /// A package whose payload is the stand-in compiler itself: a shared object
+  /// with some function in it.
+  Package cpuPackage(const std::string &target) const {
+    Package package;
+    package.kind = PackageKind::CpuObject;
+    package.target = target;
+    package.entry = "ffdJitRelease";
+    package.spec = spec;
+    std::ifstream file(FFD_FAKE_JIT, std::ios::binary);
+    package.payload.assign(std::istreambuf_iterator<char>(file), {});
+    return package;
+  }
+
+  ffdSpec spec = makeSpec();
+  FindKernelOptions options;
+  char folder[32] = "/tmp/ffd-find-XXXXXX";
+  std::vector<std::string> written;
+  std::unique_ptr<DecodeKernel> kernel;
+};
+
+TEST_F(FindKernelTest, CompilesWhatNoPackageHolds) {
+  Status status = findKernel(spec, options, kernel);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(kernel->target(), "cpu:fake");
+  options.target = "cuda";
+  status = findKernel(spec, options, kernel);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(kernel->target(), "sm_90a");
+  EXPECT_EQ(kernel->program(), Program::Decode);
+  options.program = Program::Exact;
+  ASSERT_TRUE(findKernel(spec, options, kernel).ok());
+  EXPECT_EQ(kernel->program(), Program::Exact);
+}
+
+TEST_F(FindKernelTest, PrefersPackages) {
+  write(gpuPackage("sm_80"), pathOf("sm_80"));
+  options.target = "cuda";
+  ASSERT_TRUE(findKernel(spec, options, kernel).ok());
+  EXPECT_EQ(kernel->target(), "sm_80");
+  write(gpuPackage("sm_90a"), pathOf("sm_90a"));
+  ASSERT_TRUE(findKernel(spec, options, kernel).ok());
+  EXPECT_EQ(kernel->target(), "sm_90a");
+  write(cpuPackage("cpu"), pathOf("cpu"));
+  options.target = "cpu";
+  Status status = findKernel(spec, options, kernel);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(kernel->target(), "cpu");
+}
+
+TEST_F(FindKernelTest, ReleasesWhatTheCompilerMade) {
+  auto *live = reinterpret_cast<int (*)()>(
+      dlsym(dlopen(FFD_FAKE_JIT, RTLD_NOW), "fakeJitLive"));
+  const int before = live();
+  ASSERT_TRUE(findKernel(spec, options, kernel).ok());
+  EXPECT_EQ(live(), before + 1);
+  kernel.reset();
+  EXPECT_EQ(live(), before);
+  options.target = "sm_90a";
+  ASSERT_TRUE(findKernel(spec, options, kernel).ok());
+  EXPECT_EQ(live(), before);
+}
+
+TEST_F(FindKernelTest, BadPackagesFallBackToTheCompiler) {
+  Package other = gpuPackage("sm_90a");
+  other.spec.group = 8;
+  write(other, pathOf("sm_90a")); // its name says group 4
+  options.target = "cuda";
+  EXPECT_TRUE(findKernel(spec, options, kernel).ok());
+  options.useJit = false;
+  Status status = findKernel(spec, options, kernel);
+  EXPECT_EQ(status.code(), StatusCode::Corrupt);
+  EXPECT_NE(status.message().find("expected what its name says"),
+            std::string::npos)
+      << status.message();
+}
+
+TEST_F(FindKernelTest, SaysWhatWasLookedForAndWhere) {
+  options.jitPath = "/nonexistent/libffd-jit.so";
+  Status status = findKernel(spec, options, kernel);
+  EXPECT_EQ(status.code(), StatusCode::NotFound);
+  for (const std::string &part :
+       {std::string("no kernel 'decode-d128-v128-g4-f16-b2-q128-s16' for "
+                    "target 'cpu'"),
+        pathOf("cpu"), options.jitPath})
+    EXPECT_NE(status.message().find(part), std::string::npos)
+        << status.message();
+  options.jitPath = FFD_FAKE_CUDA; // a library of something else
+  status = findKernel(spec, options, kernel);
+  EXPECT_NE(status.message().find("lacks ffdJitAbiVersion"), std::string::npos);
+}
+
+TEST_F(FindKernelTest, CompilerErrorsComeThrough) {
+  spec.group = 13;
+  Status status = findKernel(spec, options, kernel);
+  EXPECT_EQ(status.code(), StatusCode::CompileError);
+  EXPECT_NE(status.message().find("13 is unlucky"), std::string::npos);
+}
+
+TEST_F(FindKernelTest, OptionsAreChecked) {
+  options.target = "tpu";
+  EXPECT_NE(
+      findKernel(spec, options, kernel).message().find("'target' is 'tpu'"),
+      std::string::npos);
+  options.target = "cpu";
+  options.pool = nullptr;
+  EXPECT_FALSE(findKernel(spec, options, kernel).ok());
+  options.target = "cuda";
+  options.cuda.reset();
+  EXPECT_FALSE(findKernel(spec, options, kernel).ok());
+  spec.scan_bits = 3;
+  EXPECT_NE(
+      findKernel(spec, options, kernel).message().find("'scan_bits' is 3"),
+      std::string::npos);
+}
+
+} // namespace

@@ -1,0 +1,297 @@
+//===- ReferenceDecode.cpp - A slow decode, exactly by the spec ------ ===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// See ReferenceDecode.h. Each function is one section of docs/numerics.md.
+// Compiled without contraction (-ffp-contract=off).
+//
+//===----------------------------------------------------------------------===//
+
+#include "ReferenceDecode.h"
+
+#include "ffd/Float16.h"
+#include "ffd/Merge.h"
+#include "ffd/Split.h"
+
+#include <algorithm>
+#include <cmath>
+
+using namespace ffd;
+
+static constexpr int32_t kAll = -(1 << 30); // a threshold that keeps everything
+
+ReferenceDecode::ReferenceDecode(const ffdSpec &spec, const ffdDecodeArgs &args)
+    : spec(spec), layout(layoutOf(spec)), args(args) {}
+
+float ReferenceDecode::toFloat(uint16_t bits) const {
+  return elementToF32(spec.element, bits);
+}
+
+const uint16_t *ReferenceDecode::query(int64_t sequence, int64_t head,
+                                       int64_t g) const {
+  return static_cast<const uint16_t *>(args.q) +
+         sequence * args.q_batch_stride +
+         (head * spec.group + g) * args.q_head_stride;
+}
+
+const uint8_t *ReferenceDecode::slot(const void *plane, int64_t bytes,
+                                     int64_t sequence, int64_t block,
+                                     int64_t head) const {
+  const int64_t page = args.page_table[sequence * args.page_stride + block];
+  return static_cast<const uint8_t *>(plane) +
+         (page * args.kv_heads + head) * bytes;
+}
+
+/// max that NaN wins.
+static float maxNaN(float a, float b) {
+  return std::isnan(a) || std::isnan(b) ? std::nanf("") : std::max(a, b);
+}
+
+/// floor(log2(x)) of a positive finite number, without a rounded logarithm.
+static int floorLog2(float x) { return std::ilogb(x); }
+
+void ReferenceDecode::prepareQuery(int64_t sequence, int64_t head,
+                                   Row &r) const {
+  const int64_t channels = spec.head_dim;
+  const uint16_t *smax =
+      static_cast<const uint16_t *>(args.smax) +
+      (sequence * args.kv_heads + head) * layout.paddedHeadDim();
+
+  // query_c1
+  float top = 0;
+  for (int64_t c = 0; c < channels; ++c)
+    top = maxNaN(top, toFloat(smax[Layout::scaleIndex(c)]));
+  r.exponent = 0;
+  if (spec.element == FFD_BF16 && std::isfinite(top) && top > 0)
+    r.exponent = std::clamp(floorLog2(top), -126, 126);
+  r.smax.resize(size_t(channels));
+  for (int64_t c = 0; c < channels; ++c) {
+    const uint16_t s = smax[Layout::scaleIndex(c)];
+    r.smax[size_t(c)] = spec.element == FFD_F16
+                            ? s
+                            : f32ToF16(std::ldexp(toFloat(s), -r.exponent));
+  }
+
+  for (int64_t g = 0; g < spec.group; ++g) {
+    const uint16_t *q = query(sequence, head, g);
+    // query_c2
+    float m = 0;
+    for (int64_t c = 0; c < channels; ++c)
+      m = maxNaN(m, std::fabs(toFloat(q[c])) * f16ToF32(r.smax[size_t(c)]));
+    r.m.push_back(m);
+    if (!std::isfinite(m)) // query_c5
+      r.nonFinite = true;
+    if (m < 0x1p-100f)
+      m = 0;
+    const float inv = m == 0 ? 0 : 126.0f / m;
+    // query_c3
+    float a = 0;
+    for (int64_t c = 0; c < channels; ++c)
+      if ((r.smax[size_t(c)] & 0x7FFF) != 0)
+        a = maxNaN(a, std::fabs(toFloat(q[c]) * inv));
+    const int e =
+        std::isfinite(a) && a > 0 ? std::clamp(floorLog2(a) - 14, 0, 15) : 0;
+    r.e.push_back(e);
+    for (int64_t c = 0; c < channels; ++c)
+      r.qh.push_back((r.smax[size_t(c)] & 0x7FFF) == 0
+                         ? 0
+                         : f32ToF16(std::ldexp(toFloat(q[c]) * inv, -e)));
+    // query_c4
+    float unit = m / 126.0f;
+    unit = unit * std::ldexp(1.0f, r.exponent);
+    unit = unit * args.sm_scale;
+    unit = unit * 0x1p-8f;
+    r.unit.push_back(unit);
+  }
+}
+
+void ReferenceDecode::scan(int64_t sequence, int64_t head, Row &r) const {
+  const int64_t blocks =
+      committedBlocks(spec, args.lengths[sequence], args.lag);
+  const int64_t tokens = blocks * spec.quant_block;
+  r.scores.assign(size_t(spec.group * tokens), 0);
+  if (r.nonFinite)
+    return;
+  for (int64_t block = 0; block < blocks; ++block) {
+    const uint8_t *thumbnail =
+        slot(args.thumbnails, layout.thumbnailBytes(), sequence, block, head);
+    for (int64_t g = 0; g < spec.group; ++g) {
+      // scan_c1
+      std::vector<int32_t> folded;
+      for (int64_t c = 0; c < spec.head_dim; ++c) {
+        uint16_t s = scaleAt(layout, thumbnail, c);
+        if (spec.element == FFD_BF16)
+          s = f32ToF16(std::ldexp(toFloat(s), -r.exponent));
+        const uint16_t qh = r.qh[size_t(g * spec.head_dim + c)];
+        // The product of two f16 numbers is exact in f32.
+        const uint16_t product = f32ToF16(f16ToF32(qh) * f16ToF32(s));
+        const double y = std::ldexp(double(f16ToF32(product)), r.e[size_t(g)]);
+        const double hi = std::nearbyint(y);
+        const double lo = std::nearbyint(128 * (y - hi));
+        folded.push_back(int32_t(128 * hi + lo));
+      }
+      // scan_c2
+      for (int64_t t = 0; t < spec.quant_block; ++t) {
+        int64_t sum = 0;
+        for (int64_t c = 0; c < spec.head_dim; ++c)
+          sum += int64_t(folded[size_t(c)]) *
+                 (2 * codeAt(layout, thumbnail, t, c) -
+                  ((1 << spec.scan_bits) - 1));
+        r.scores[size_t(g * tokens + block * spec.quant_block + t)] =
+            int32_t(sum);
+      }
+    }
+  }
+}
+
+void ReferenceDecode::scoreTail(int64_t sequence, int64_t head, Row &r) const {
+  const int64_t count = tailTokens(spec, args.lengths[sequence], args.lag);
+  const int64_t first =
+      sequence * args.tail_batch_stride + head * args.tail_head_stride;
+  for (int64_t g = 0; g < spec.group; ++g) {
+    const uint16_t *q = query(sequence, head, g);
+    for (int64_t t = 0; t < count; ++t) {
+      const uint16_t *k = static_cast<const uint16_t *>(args.tail_k) +
+                          (first + t) * spec.head_dim;
+      float p[16] = {}; // tail_c1
+      for (int64_t c = 0; c < spec.head_dim; ++c)
+        p[c % 16] = std::fma(toFloat(q[c]), toFloat(k[c]), p[c % 16]);
+      for (int stride = 8; stride > 0; stride /= 2)
+        for (int i = 0; i < stride; ++i)
+          p[i] += p[i + stride];
+      r.tailScores.push_back(args.sm_scale * p[0]);
+    }
+  }
+}
+
+void ReferenceDecode::select(int64_t sequence, Row &r) const {
+  const int64_t blocks =
+      committedBlocks(spec, args.lengths[sequence], args.lag);
+  const int64_t tokens = blocks * spec.quant_block;
+  const int64_t tail = tailTokens(spec, args.lengths[sequence], args.lag);
+  const float delta = args.delta[sequence];
+  bool rowKeepsAll = r.nonFinite;
+  for (float f : r.tailScores)
+    rowKeepsAll |= !std::isfinite(f);
+
+  for (int64_t g = 0; g < spec.group; ++g) {
+    const float unit = r.unit[size_t(g)];
+    // select_c3
+    const float quotient = delta / unit;
+    if (rowKeepsAll || !std::isfinite(unit) || !(delta >= 0) ||
+        !(quotient < 0x1p30f)) {
+      r.pseudoMax.push_back(kAll);
+      r.threshold.push_back(kAll);
+      continue;
+    }
+    // select_c1
+    int32_t pm = kAll;
+    if (tail > 0) {
+      float top = r.tailScores[size_t(g * tail)];
+      for (int64_t t = 1; t < tail; ++t)
+        top = std::max(top, r.tailScores[size_t(g * tail + t)]);
+      pm = int32_t(std::clamp(std::floor(top / unit), -0x1p30f, 0x1p30f));
+    }
+    for (int64_t t = 0; t < tokens; ++t) {
+      const int64_t block = t / spec.quant_block;
+      if (block == 0 || block == blocks - 1)
+        pm = std::max(pm, r.scores[size_t(g * tokens + t)]);
+    }
+    r.pseudoMax.push_back(pm);
+    // select_c2
+    const int64_t d = int64_t(std::ceil(quotient));
+    r.threshold.push_back(int32_t(std::clamp<int64_t>(pm - d, kAll, 1 << 30)));
+  }
+
+  // select_c4
+  for (int64_t first = 0; first < tokens; first += spec.select_block) {
+    bool keep = false;
+    for (int64_t g = 0; g < spec.group; ++g)
+      for (int64_t t = first; t < first + spec.select_block; ++t)
+        keep |= r.scores[size_t(g * tokens + t)] >= r.threshold[size_t(g)];
+    r.kept.push_back(keep);
+  }
+}
+
+void ReferenceDecode::attend(int64_t sequence, int64_t head, Row &r) const {
+  const int64_t blocks =
+      committedBlocks(spec, args.lengths[sequence], args.lag);
+  const int64_t tail = tailTokens(spec, args.lengths[sequence], args.lag);
+  std::vector<Partial<double>> sums(size_t(spec.group),
+                                    Partial<double>(size_t(spec.value_dim)));
+  std::vector<float> v(size_t(spec.value_dim));
+
+  for (int64_t block = 0; block < blocks; ++block) {
+    const uint8_t *thumbnail =
+        slot(args.thumbnails, layout.thumbnailBytes(), sequence, block, head);
+    const uint8_t *residual =
+        slot(args.residuals, layout.residualBytes(), sequence, block, head);
+    const uint8_t *value =
+        slot(args.values, layout.valueBytes(), sequence, block, head);
+    for (int64_t t = 0; t < spec.quant_block; ++t) {
+      const int64_t token = block * spec.quant_block + t;
+      if (!r.kept[size_t(token / spec.select_block)])
+        continue;
+      std::vector<double> score(size_t(spec.group), 0.0); // attend_c1
+      for (int64_t c = 0; c < spec.head_dim; ++c) {
+        const double kc = reconstructAt(spec, thumbnail, residual, t, c);
+        for (int64_t g = 0; g < spec.group; ++g)
+          score[size_t(g)] += toFloat(query(sequence, head, g)[c]) * kc;
+      }
+      for (int64_t i = 0; i < spec.value_dim; ++i)
+        v[size_t(i)] = toFloat(valueAt(layout, value, t, i));
+      for (int64_t g = 0; g < spec.group; ++g)
+        sums[size_t(g)].add(args.sm_scale * score[size_t(g)], v.data());
+    }
+  }
+  const int64_t first =
+      sequence * args.tail_batch_stride + head * args.tail_head_stride;
+  for (int64_t t = 0; t < tail; ++t) {
+    for (int64_t i = 0; i < spec.value_dim; ++i)
+      v[size_t(i)] = toFloat(static_cast<const uint16_t *>(
+          args.tail_v)[(first + t) * spec.value_dim + i]);
+    for (int64_t g = 0; g < spec.group; ++g)
+      sums[size_t(g)].add(double(r.tailScores[size_t(g * tail + t)]), v.data());
+  }
+  for (int64_t g = 0; g < spec.group; ++g) { // attend_c2, attend_c3
+    for (int64_t i = 0; i < spec.value_dim; ++i)
+      r.out.push_back(sums[size_t(g)].output(size_t(i)));
+    r.lse.push_back(sums[size_t(g)].lse());
+  }
+}
+
+ReferenceDecode::Row ReferenceDecode::row(int64_t sequence,
+                                          int64_t head) const {
+  Row r;
+  prepareQuery(sequence, head, r);
+  scan(sequence, head, r);
+  scoreTail(sequence, head, r);
+  select(sequence, r);
+  attend(sequence, head, r);
+  return r;
+}
+
+void ReferenceDecode::run(int64_t index) const {
+  const int64_t sequence = index / args.kv_heads, head = index % args.kv_heads;
+  const Row r = row(sequence, head);
+  const int64_t first = index * spec.group;
+  for (size_t i = 0; i < r.out.size(); ++i)
+    args.out[first * spec.value_dim + int64_t(i)] = float(r.out[i]);
+  for (size_t g = 0; args.lse && g < r.lse.size(); ++g)
+    args.lse[first + int64_t(g)] = float(r.lse[g]);
+  for (size_t i = 0; args.kept && i < r.kept.size(); ++i)
+    args.kept[index * args.kept_stride + int64_t(i)] = r.kept[i];
+}
+
+static ffdSpec entrySpec;
+
+void ReferenceDecode::setEntrySpec(const ffdSpec &spec) { entrySpec = spec; }
+
+void ReferenceDecode::entry(const ffdDecodeArgs *args, int64_t row,
+                            int64_t split) {
+  if (split == 0)
+    ReferenceDecode(entrySpec, *args).run(row);
+}
