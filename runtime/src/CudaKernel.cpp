@@ -39,6 +39,8 @@ bool runsOn(const Package &package, const CudaDeviceInfo &device) {
       return false;
   }
   const int major = number / 10, minor = number % 10;
+  if (major == 0)
+    return false;
   if (package.kind == PackageKind::Cubin)
     return major == device.major && minor <= device.minor;
   return major < device.major ||

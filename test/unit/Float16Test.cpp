@@ -74,8 +74,9 @@ uint16_t slowF32ToBF16(float value) {
 TEST(Float16, BF16RoundsToNearestEven) {
   atBoundaries([](uint16_t b) { return bf16ToF32(b); },
                [](float v) {
-                 if (!std::isnan(v) && !std::isinf(v))
+                 if (!std::isnan(v) && !std::isinf(v)) {
                    ASSERT_EQ(f32ToBF16(v), slowF32ToBF16(v)) << v;
+                 }
                });
   EXPECT_EQ(f32ToBF16(INFINITY), 0x7F80);
   EXPECT_EQ(f32ToBF16(-INFINITY), 0xFF80);

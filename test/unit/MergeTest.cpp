@@ -39,8 +39,9 @@ TEST(Merge, PiecesMakeTheWhole) {
     }
     for (size_t i = 0; i < 8; ++i)
       EXPECT_NEAR(merged.output(i), whole.output(i), 1e-12);
-    if (!whole.empty())
+    if (!whole.empty()) {
       EXPECT_NEAR(merged.lse(), whole.lse(), 1e-10);
+    }
   }
 }
 

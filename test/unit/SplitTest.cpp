@@ -110,15 +110,16 @@ uint16_t element(int32_t type, std::mt19937 &random, int64_t c) {
   case 0: // zeros of both signs
     return any & 0x8000;
   case 1: // subnormals
-    return any & 0x8000 | any % (type == FFD_F16 ? 0x400 : 0x80);
+    return (any & 0x8000) | any % (type == FFD_F16 ? 0x400 : 0x80);
   case 2: // any finite number
     return (any & 0x7FFF) >= infinity ? 0x3C00 : any;
   case 3: // the largest numbers
-    return any & 0x8000 | (infinity - 1 - random() % 4);
+    return (any & 0x8000) | (infinity - 1 - random() % 4);
   case 4: // now and then a NaN
     return random() % 64 == 0 ? infinity | 1 | any : f32ToElement(type, 1);
   case 5: // now and then an infinity
-    return random() % 64 == 0 ? any & 0x8000 | infinity : f32ToElement(type, 2);
+    return random() % 64 == 0 ? (any & 0x8000) | infinity
+                              : f32ToElement(type, 2);
   case 6: // around the smallest scale of bf16, 2^-100
     return f32ToElement(type, std::ldexp(1 + float(any) / 65536, -100));
   case 7: // one outlier among small ones
@@ -127,7 +128,7 @@ uint16_t element(int32_t type, std::mt19937 &random, int64_t c) {
   case 8: // a constant: codes at the very end of their range
     return f32ToElement(type, any & 1 ? 3.0f : -3.0f);
   case 9: // tiny f16 scales, down to one subnormal unit
-    return any & 0x8000 | random() % 4;
+    return (any & 0x8000) | random() % 4;
   default:
     return f32ToElement(type, normal(random) * std::exp2(float(c % 9) - 4));
   }
