@@ -1,0 +1,33 @@
+//===- Programs.h - The programs that the compiler knows  -*- C++ -*-===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Builds the L1 IR of a decode, or of its exact rival, from nothing but a spec:
+// what `ffd-compile` and the JIT start from when they are given no file.
+//
+//===----------------------------------------------------------------------===//
+#ifndef FFD_DRIVER_PROGRAMS_H
+#define FFD_DRIVER_PROGRAMS_H
+
+#include "ffd/Dialect/FFDDialect.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+
+namespace mlir::ffd {
+
+enum class Program { Decode, Exact };
+
+/// The program for a complete spec, as a module with one function named after
+/// it ("decode" or "exact"): the algorithm in steps for a decode (fusing is the
+/// pipeline's business), `ffd.exact` for the other. `selector` is the text of a
+/// selector attribute. The context must have the ffd, func and tensor dialects.
+OwningOpRef<ModuleOp> buildProgram(MLIRContext *context, Program program,
+                                   SpecAttr spec,
+                                   StringRef selector = "#ffd.top_delta");
+
+} // namespace mlir::ffd
+
+#endif // FFD_DRIVER_PROGRAMS_H
