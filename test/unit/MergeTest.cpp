@@ -39,7 +39,7 @@ TEST(Merge, PiecesMakeTheWhole) {
     }
     for (size_t i = 0; i < 8; ++i)
       EXPECT_NEAR(merged.output(i), whole.output(i), 1e-12);
-    if (!whole.empty()) {
+    if (whole.seen) {
       EXPECT_NEAR(merged.lse(), whole.lse(), 1e-10);
     }
   }
@@ -48,7 +48,7 @@ TEST(Merge, PiecesMakeTheWhole) {
 TEST(Merge, NothingIsZeroAndMinusInfinity) {
   Partial<float> a(4), b(4);
   a.merge(b);
-  EXPECT_TRUE(a.empty());
+  EXPECT_FALSE(a.seen);
   EXPECT_EQ(a.output(2), 0.0f);
   EXPECT_EQ(a.lse(), -INFINITY);
 }
@@ -64,9 +64,24 @@ TEST(Merge, BadNumbersSurface) {
     other.add(0.0, v);
     merged.merge(other);
     merged.merge(after);
-    for (const Partial<double> *p : {&before, &after, &merged})
-      EXPECT_FALSE(std::isfinite(p->lse())) << bad;
+    for (const Partial<double> *p : {&before, &after, &merged}) {
+      EXPECT_TRUE(std::isnan(p->output(0))) << bad;
+      EXPECT_TRUE(std::isnan(p->lse())) << bad;
+    }
   }
+}
+
+TEST(Merge, MinusInfinityHasNoWeightBesideFiniteScores) {
+  const double one[1] = {1}, two[1] = {2};
+  Partial<double> none(1), some(1);
+  none.add(-INFINITY, one);
+  EXPECT_TRUE(std::isnan(none.output(0)));
+  some.merge(none);
+  some.add(3.0, two);
+  some.add(-INFINITY, one);
+  some.merge(none);
+  EXPECT_EQ(some.output(0), 2);
+  EXPECT_EQ(some.lse(), 3);
 }
 
 } // namespace

@@ -20,19 +20,23 @@
 
 namespace ffd {
 
-/// `o = sum p v`, `l = sum p` with `p = exp(f - ref)`. NaN in a score or a
-/// value ends in the output, never disappears.
+/// `o = sum p v`, `l = sum p` with `p = exp(f - ref)`. The result is that of
+/// exp(f - max f) over all tokens at once, bad numbers included: NaN in a score
+/// or a value, an infinite score and nothing but scores of -inf give NaN; a
+/// score of -inf beside finite ones has no weight.
 template <typename Real>
 struct Partial {
   std::vector<Real> o;
   Real ref = -std::numeric_limits<Real>::infinity();
   Real l = 0;
+  bool seen = false; ///< any token so far
 
   explicit Partial(size_t valueDim) : o(valueDim, Real(0)) {}
 
   /// Adds one token of score `f` and value `v[valueDim]`.
   template <typename Value>
   void add(Real f, const Value *v) {
+    seen = true;
     rebase(f);
     const Real p = weight(f);
     for (size_t i = 0; i < o.size(); ++i)
@@ -42,8 +46,7 @@ struct Partial {
 
   /// Adds the tokens of another state.
   void merge(const Partial &other) {
-    if (other.empty())
-      return;
+    seen |= other.seen;
     rebase(other.ref);
     const Real p = weight(other.ref);
     for (size_t i = 0; i < o.size(); ++i)
@@ -51,27 +54,23 @@ struct Partial {
     l += p * other.l;
   }
 
-  /// No token so far: its output is 0 and its lse -inf (attend_c3).
-  bool empty() const {
-    return l == 0 && ref == -std::numeric_limits<Real>::infinity();
-  }
-
-  Real output(size_t i) const { return empty() ? Real(0) : o[i] / l; }
-  Real lse() const { return empty() ? ref : ref + std::log(l); }
+  /// No token gives an output of 0 and an lse of -inf (attend_c3).
+  Real output(size_t i) const { return seen ? o[i] / l : Real(0); }
+  Real lse() const { return seen ? ref + std::log(l) : ref; }
 
 private:
-  /// exp(f - ref); 1 where both are the same infinity.
-  Real weight(Real f) const { return f == ref ? Real(1) : std::exp(f - ref); }
+  static bool isNone(Real f) {
+    return f == -std::numeric_limits<Real>::infinity();
+  }
+  /// exp(f - ref), NaN for an infinite reference that is not -inf.
+  Real weight(Real f) const { return isNone(f) ? Real(0) : std::exp(f - ref); }
 
   /// Makes `f` the reference if it is larger or NaN.
   void rebase(Real f) {
     if (f <= ref)
       return;
-    const Real old = ref;
+    const Real p = isNone(ref) ? Real(0) : std::exp(ref - f);
     ref = f;
-    if (l == 0 && old == -std::numeric_limits<Real>::infinity())
-      return;
-    const Real p = std::exp(old - ref);
     for (Real &value : o)
       value *= p;
     l *= p;
