@@ -1,0 +1,57 @@
+//===- Compiler.h - From a module to any stage ------ -*- C++ -*-===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What `ffd-compile` and libffd-jit share: runs the pipelines up to a stage and
+// produces its text or bytes.
+//
+//===----------------------------------------------------------------------===//
+#ifndef FFD_DRIVER_COMPILER_H
+#define FFD_DRIVER_COMPILER_H
+
+#include "ffd/Dialect/FFDDialect.h"
+#include "ffd/Driver/Programs.h"
+#include "ffd/Pipelines/Pipelines.h"
+#include "mlir/IR/BuiltinOps.h"
+
+namespace mlir::ffd {
+
+/// The stages of a compilation, in order; the last six leave MLIR.
+enum class Stage { FFD, Fused, Tile, GPU, NVVM, LLVM, PTX, Cubin, Object, Package };
+
+struct CompilerOptions {
+  /// "cpu" or a GPU architecture such as "sm_90a".
+  std::string arch = "cpu";
+  /// CPU: avx2, avx512, avx512vnni; empty takes what this machine has.
+  std::string isa;
+  bool fuse = true;
+  /// Sizes that complete or contradict the module's specs; 0 is not given.
+  int64_t headDim = 0, valueDim = 0, group = 0, scanBits = 0, quantBlock = 0,
+          selectBlock = 0;
+  std::string element;
+  /// Schedule overrides; 0 leaves the choice to the cost model.
+  int64_t warps = 0, ctas = 0, stages = 0, slots = 0;
+
+  bool isCPU() const { return arch == "cpu"; }
+};
+
+/// The dialects and interfaces that compiling needs.
+void registerCompilerDialects(DialectRegistry &registry);
+
+/// Checks that arch (and isa) exist and that they have the stage.
+LogicalResult checkTarget(const CompilerOptions &options, Stage stage,
+                          std::string &error);
+
+/// Lowers `module` to `stage` and returns what the stage emits: IR as text, PTX,
+/// or the bytes of an object, cubin or package. Diagnostics go to the context's
+/// handler; what is no diagnostic of an op is in `error`.
+FailureOr<std::string> compile(ModuleOp module, Stage stage,
+                               const CompilerOptions &options,
+                               std::string &error);
+
+} // namespace mlir::ffd
+
+#endif // FFD_DRIVER_COMPILER_H

@@ -1,0 +1,198 @@
+//===- ffd-compile.cpp - Compile decode kernels ------- -*- C++ -*-===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Compiles a decode from flags alone, or from a file of IR, to any stage. A thin
+// driver: everything it does is in lib/Driver.
+//
+//===----------------------------------------------------------------------===//
+
+#include "ffd/Driver/Compiler.h"
+
+#include "mlir/Parser/Parser.h"
+#include "mlir/Support/FileUtilities.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/SourceMgr.h"
+#include "llvm/Support/ToolOutputFile.h"
+#include "llvm/Support/WithColor.h"
+
+using namespace mlir;
+using namespace mlir::ffd;
+namespace cl = llvm::cl;
+
+static cl::OptionCategory category("ffd-compile options");
+
+static cl::opt<std::string> inputFile(
+    cl::Positional, cl::cat(category), cl::value_desc("decode.mlir"),
+    cl::desc("[IR to compile; without it the program is built from flags]"));
+static cl::opt<std::string> outputFile("o", cl::cat(category), cl::init("-"),
+                                       cl::value_desc("file"),
+                                       cl::desc("output file (default: stdout)"));
+static cl::opt<std::string>
+    arch("arch", cl::cat(category), cl::init("sm_90a"),
+         cl::value_desc("sm_80|sm_86|sm_89|sm_90|sm_90a|sm_100a|sm_120a|cpu"),
+         cl::desc("target (default: sm_90a)"));
+static cl::opt<std::string>
+    isa("isa", cl::cat(category), cl::value_desc("avx2|avx512|avx512vnni"),
+        cl::desc("CPU instruction set (default: what this machine has)"));
+static cl::opt<Stage> emitStage(
+    "emit", cl::cat(category), cl::init(Stage::PTX), cl::desc("what to emit:"),
+    cl::values(
+        clEnumValN(Stage::FFD, "ffd", "the algorithm on tensors"),
+        clEnumValN(Stage::Fused, "fused", "specialised and fused"),
+        clEnumValN(Stage::Tile, "tile", "the tile program"),
+        clEnumValN(Stage::GPU, "gpu", "warps, rings, queues, barriers"),
+        clEnumValN(Stage::NVVM, "nvvm", "the NVVM dialect"),
+        clEnumValN(Stage::LLVM, "llvm", "LLVM IR, as text"),
+        clEnumValN(Stage::PTX, "ptx", "PTX (default)"),
+        clEnumValN(Stage::Cubin, "cubin", "machine code by ptxas"),
+        clEnumValN(Stage::Object, "object", "an object file for the CPU"),
+        clEnumValN(Stage::Package, "package",
+                   "a kernel package: PTX and what a loader needs")));
+static cl::opt<Program> program(
+    "program", cl::cat(category), cl::init(Program::Decode),
+    cl::desc("what to build without a file:"),
+    cl::values(clEnumValN(Program::Decode, "decode", "sparse decode (default)"),
+               clEnumValN(Program::Exact, "exact", "exact decode, the rival")));
+static cl::opt<std::string>
+    selector("selector", cl::cat(category), cl::init("top_delta"),
+             cl::value_desc("top_delta|all|top_k<K>|top_p<P>"),
+             cl::desc("selection rule without a file (default: top_delta)"));
+static cl::opt<bool> fuse(
+    "fuse", cl::cat(category), cl::init(true),
+    cl::desc("selector and computer as one kernel (default); "
+             "--fuse=false gives the paper's split execution"));
+
+static cl::opt<int64_t> headDim("head-dim", cl::cat(category), cl::init(0),
+                                cl::desc("channels of K and q (default: 128)"));
+static cl::opt<int64_t>
+    valueDim("value-dim", cl::cat(category), cl::init(0),
+             cl::desc("channels of V (default: head-dim)"));
+static cl::opt<int64_t>
+    group("group", cl::cat(category), cl::init(0),
+          cl::desc("query heads per kv head, 1..16 (default: 4)"));
+static cl::opt<std::string>
+    kvType("kv-type", cl::cat(category), cl::value_desc("f16|bf16"),
+           cl::desc("type of q, K, V and scales (default: f16)"));
+static cl::opt<int64_t>
+    scanBits("scan-bits", cl::cat(category), cl::init(0),
+             cl::desc("bits of a thumbnail: 2, 4 or 8 (default: 2)"));
+static cl::opt<int64_t>
+    quantBlock("quant-block", cl::cat(category), cl::init(0),
+               cl::desc("tokens that share a scale: 128 (default)"));
+static cl::opt<int64_t> selectBlock(
+    "select-block", cl::cat(category), cl::init(0),
+    cl::desc("tokens kept together: 16, 32, 64 or 128 (default: 16)"));
+
+static cl::opt<int64_t> warps("warps", cl::cat(category), cl::init(0),
+                              cl::desc("schedule: warps per CTA"));
+static cl::opt<int64_t> ctas("ctas", cl::cat(category), cl::init(0),
+                             cl::desc("schedule: CTAs per multiprocessor"));
+static cl::opt<int64_t> stages("stages", cl::cat(category), cl::init(0),
+                               cl::desc("schedule: stages of the scan ring"));
+static cl::opt<int64_t> slots("slots", cl::cat(category), cl::init(0),
+                              cl::desc("schedule: slots of the refine ring"));
+
+static int fail(const Twine &message) {
+  llvm::WithColor::error(llvm::errs(), "ffd-compile") << message << "\n";
+  return 1;
+}
+
+/// The program that the flags describe.
+static OwningOpRef<ModuleOp> buildFromFlags(MLIRContext &context,
+                                            const CompilerOptions &options) {
+  Type element;
+  if (options.element.empty() || options.element == "f16")
+    element = Float16Type::get(&context);
+  else
+    element = BFloat16Type::get(&context);
+  int64_t d = options.headDim ? options.headDim : 128;
+  auto spec = SpecAttr::getChecked(
+      [&] { return emitError(UnknownLoc::get(&context)); }, &context, d,
+      options.valueDim ? options.valueDim : d,
+      options.group ? options.group : 4, element,
+      options.scanBits ? options.scanBits : 2,
+      options.quantBlock ? options.quantBlock : 128,
+      options.selectBlock ? options.selectBlock : 16);
+  if (!spec)
+    return {};
+  return buildProgram(&context, program, spec, "#ffd." + selector);
+}
+
+int main(int argc, char **argv) {
+  llvm::InitLLVM init(argc, argv);
+  cl::HideUnrelatedOptions(category);
+  cl::ParseCommandLineOptions(argc, argv,
+                              "compile decode kernels\n\n"
+                              "  ffd-compile --head-dim=128 --group=4 "
+                              "--arch=sm_90a --emit=ptx -o decode.ptx\n");
+  CompilerOptions options;
+  options.arch = arch;
+  options.isa = isa;
+  options.fuse = fuse;
+  options.element = kvType;
+  for (auto [target, flag] :
+       {std::pair<int64_t *, cl::opt<int64_t> *>{&options.headDim, &headDim},
+        {&options.valueDim, &valueDim},
+        {&options.group, &group},
+        {&options.scanBits, &scanBits},
+        {&options.quantBlock, &quantBlock},
+        {&options.selectBlock, &selectBlock},
+        {&options.warps, &warps},
+        {&options.ctas, &ctas},
+        {&options.stages, &stages},
+        {&options.slots, &slots}}) {
+    if (flag->getNumOccurrences() && *flag <= 0)
+      return fail("option '--" + flag->ArgStr + "' is " + Twine(*flag) +
+                  ", expected a positive number");
+    *target = *flag;
+  }
+  if (!kvType.empty() && kvType != "f16" && kvType != "bf16")
+    return fail("option '--kv-type' is '" + kvType + "', expected f16 or bf16");
+  std::string error;
+  if (failed(checkTarget(options, emitStage, error)))
+    return fail(error);
+
+  DialectRegistry registry;
+  registerCompilerDialects(registry);
+  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+  context.loadAllAvailableDialects();
+  llvm::SourceMgr sources;
+  SourceMgrDiagnosticHandler handler(sources, &context, llvm::errs());
+  context.printOpOnDiagnostic(false);
+
+  OwningOpRef<ModuleOp> module;
+  if (inputFile.empty()) {
+    module = buildFromFlags(context, options);
+  } else {
+    std::unique_ptr<llvm::MemoryBuffer> file = openInputFile(inputFile, &error);
+    if (!file)
+      return fail(error);
+    sources.AddNewSourceBuffer(std::move(file), SMLoc());
+    module = parseSourceFile<ModuleOp>(sources, &context);
+  }
+  if (!module)
+    return 1;
+
+  FailureOr<std::string> result = compile(*module, emitStage, options, error);
+  if (failed(result))
+    return error.empty() ? 1 : fail(error);
+
+  std::unique_ptr<llvm::ToolOutputFile> output =
+      openOutputFile(outputFile, &error);
+  if (!output)
+    return fail(error);
+  output->os() << *result;
+  output->os().flush();
+  if (output->os().has_error()) {
+    std::string message = output->os().error().message();
+    output->os().clear_error();
+    return fail("cannot write '" + outputFile + "': " + message);
+  }
+  output->keep();
+  return 0;
+}
