@@ -113,7 +113,7 @@ void packToken(const Layout &layout, const uint16_t *x, int64_t token,
   for (int64_t c = 0; c < layout.headDim; c += 4) {
     uint8_t *codes = thumbnail + layout.codeByteOffset(token, c);
     uint8_t *rest = residual + layout.residualOffset(token, c);
-    const int64_t shift = layout.codeBitOffset(c, token);
+    const int64_t shift = layout.codeBitOffset(token, c);
     for (int64_t i = 0; i < 4; ++i) {
       codes[i] |= uint8_t(x[c + i] >> 8 << shift); // split_c5
       rest[i] = uint8_t(x[c + i]);
@@ -174,7 +174,7 @@ void ffd::maximiseScales(const ffdSpec &spec, const uint8_t *thumbnail,
 int32_t ffd::codeAt(const Layout &layout, const uint8_t *thumbnail,
                     int64_t token, int64_t channel) {
   return thumbnail[layout.codeByteOffset(token, channel)] >>
-             layout.codeBitOffset(channel, token) &
+             layout.codeBitOffset(token, channel) &
          ((1 << layout.scanBits) - 1);
 }
 

@@ -29,7 +29,7 @@ TEST_P(LayoutTest, CodesFillTheirBytesExactlyOnce) {
   std::vector<uint8_t> used(size_t(l.codeBytes()), 0);
   for (int64_t t = 0; t < l.quantBlock; ++t)
     for (int64_t c = 0; c < l.paddedHeadDim(); ++c) {
-      const int64_t byte = l.codeByteOffset(t, c), bit = l.codeBitOffset(c, t);
+      const int64_t byte = l.codeByteOffset(t, c), bit = l.codeBitOffset(t, c);
       ASSERT_TRUE(byte >= 0 && byte < l.codeBytes()) << t << " " << c;
       ASSERT_TRUE(bit >= 0 && bit + l.scanBits <= 8);
       const uint8_t mask = uint8_t(((1 << l.scanBits) - 1) << bit);

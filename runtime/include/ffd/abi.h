@@ -81,6 +81,13 @@ typedef struct ffdDecodeArgs {
   int32_t reserved;          /* 0                                             */
 } ffdDecodeArgs;
 
+/* Also part of the contract:
+ *  - pieces may be empty (splits may exceed the blocks of a row);
+ *  - planes and page_table may be NULL if no sequence has committed blocks, the
+ *    tails if none has tail tokens: kernels do not read them then;
+ *  - bytes of kept beyond the selection blocks of a sequence are not written;
+ *  - tail_batch_stride may be 0 (all sequences share K and V). */
+
 /* Arguments of an exact decode (`ffd.exact`) are the same struct: K and V are
  * the whole sequence, row-major, in tail_k and tail_v with the tail strides;
  * planes, smax, page_table, delta and kept are not read. */

@@ -141,7 +141,7 @@ struct Layout {
                           codeWord(c / 32, i)) +
            c % 4;
   }
-  constexpr int64_t codeBitOffset(int64_t c, int64_t token) const {
+  constexpr int64_t codeBitOffset(int64_t token, int64_t c) const {
     return codeBit(c / 32, token / 8 % 2 + c / 16 % 2 * 2);
   }
 
