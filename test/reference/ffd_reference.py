@@ -323,10 +323,12 @@ class Row:
         """Exact attention on the unsplit K."""
         return attend(self.q, self.k, self.v, self.visible, self.sm_scale)
 
-    def score_error_bound(self) -> np.ndarray:
-        """[R, G]: the bar on |f - float64| that docs/numerics.md sets, tokens aside."""
-        s = self.parts.smax().astype(np.float64)
-        return float(self.sm_scale) * (np.abs(self.q) * s).sum(axis=-1) * 2.0 ** -10
+    def score_bar(self) -> np.ndarray:
+        """[R, G]: the bar of docs/numerics.md on a score f against float64, less
+        its term for the f32 accumulation."""
+        s = np.nan_to_num(self.parts.smax().astype(np.float64), posinf=0)
+        q = np.nan_to_num(np.abs(self.q).astype(np.float64), posinf=0)
+        return float(self.sm_scale) * (q * s).sum(axis=-1) * 2.0 ** -10
 
 
 @dataclass
@@ -335,6 +337,7 @@ class Result:
     lse: np.ndarray  # [B, Hq] float64
     kept: np.ndarray  # [B, Hkv, blocks] uint8, zero-padded
     selectable: np.ndarray  # [B], selection blocks of the committed tokens
+    score_bar: np.ndarray  # [B, Hq]
 
 
 def rows_of(q: np.ndarray, k: np.ndarray, v: np.ndarray, lengths: np.ndarray, spec: Spec):
@@ -364,9 +367,12 @@ def decode(q: np.ndarray, k: np.ndarray, v: np.ndarray, lengths: np.ndarray | No
     selectable *= spec.quant_block // spec.select_block
     o = np.zeros((B, Hkv, Hq // Hkv, v.shape[-1]))
     lse = np.zeros((B, Hkv, Hq // Hkv))
+    score_bar = np.zeros_like(lse)
     kept = np.zeros((B, Hkv, int(selectable.max(initial=0))), np.uint8)
     for some, head, row in rows_of(q, k, v, lengths, spec):
         chosen = row.select()
         kept[some, head, :chosen.shape[-1]] = chosen
         o[some, head], lse[some, head] = row.dense() if dense else row.sparse(chosen)
-    return Result(o.reshape(B, Hq, -1), lse.reshape(B, Hq), kept, selectable)
+        score_bar[some, head] = row.score_bar()
+    return Result(o.reshape(B, Hq, -1), lse.reshape(B, Hq), kept, selectable,
+                  score_bar.reshape(B, Hq))

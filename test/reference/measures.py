@@ -13,6 +13,12 @@ import numpy as np
 SPARSE = {"f16": (2e-3, 2e-3, 1e-6), "bf16": (1e-2, 2e-3, 1e-6)}
 DENSE = {"f16": (5e-3, 5e-3, 0.0), "bf16": (2e-2, 5e-3, 0.0)}
 
+# At two bits q * s may be rounded to 11 bits (attend_c1). On heads with very
+# large products that alone moves lse by more than the bar above: of ten layers
+# of a real trace by up to 0.063 of the bar on f, and o by 0.019 of it. These
+# shares of the bar on f are therefore granted on top.
+LSE_SHARE, O_SHARE = 1 / 8, 1 / 32
+
 
 def relative_error(got: np.ndarray, want: np.ndarray) -> float:
     """norm(got - want) / norm(want) over everything handed in."""
@@ -36,11 +42,13 @@ def lse_errors(got: np.ndarray, want: np.ndarray) -> np.ndarray:
 
 
 def disagreement(got_o: np.ndarray, got_lse: np.ndarray, want_o: np.ndarray,
-                 want_lse: np.ndarray, bars: tuple[float, float, float]) -> str | None:
+                 want_lse: np.ndarray, bars: tuple[float, float, float],
+                 score_bar: np.ndarray | None = None) -> str | None:
     """Says what is wrong with o [B, Hq, Dv] and lse [B, Hq], or None. A number
     that is not finite must not be finite in the other either (of which kind
     depends on the order of sums); the finite rest is held to the bars, o as one
-    vector per sequence."""
+    vector per sequence. `score_bar` [B, Hq] is that of f where q * s may be
+    rounded to 11 bits."""
     if got_o.shape != want_o.shape or got_lse.shape != want_lse.shape:
         return f"shapes {got_o.shape}, {got_lse.shape}; expected {want_o.shape}, {want_lse.shape}"
     empty = want_lse == -np.inf  # attend_c3
@@ -53,13 +61,16 @@ def disagreement(got_o: np.ndarray, got_lse: np.ndarray, want_o: np.ndarray,
     relative, absolute, scaled = bars
     for b in range(len(want_o)):
         error = relative_error(np.where(finite[b], got_o[b], 0), np.where(finite[b], want_o[b], 0))
-        if error > relative:
-            return f"o[{b}] has relative error {error:.2e} > {relative:.0e}"
+        bound = relative + (0 if score_bar is None else O_SHARE * score_bar[b].max())
+        if error > bound:
+            return f"o[{b}] has relative error {error:.2e} > {bound:.1e}"
     known = np.isfinite(want_lse)
     if (np.isfinite(got_lse) != known).any():
         return "lse is finite where the reference is not, or the other way round"
     error = lse_errors(np.where(known, got_lse, 0), np.where(known, want_lse, 0))
     bound = absolute + scaled * np.abs(np.where(known, want_lse, 0))
+    if score_bar is not None:
+        bound = bound + LSE_SHARE * score_bar
     if (error > bound).any():
         at = np.unravel_index(np.argmax(error - bound), error.shape)
         return f"lse{[int(i) for i in at]} is off by {error[at]:.2e} > {bound[at]:.1e}"
