@@ -105,7 +105,7 @@ def main() -> None:
     verdicts = check(args.input, args.output, spec)
     print("| layer | kept | differing | relative error | lse error | |\n" + "| ---: " * 5 + "| --- |")
     for v in verdicts:
-        print(f"| {v.layer.strip('layers.') or '-'} | {100 * v.keep:.1f} % | {v.differing} | "
+        print(f"| {v.layer.removeprefix('layers.').rstrip('.') or '-'} | {100 * v.keep:.1f} % | {v.differing} | "
               f"{v.relative:.1e} | {v.lse:.1e} | {v.problem or 'ok'} |")
     sys.exit(any(v.problem for v in verdicts))
 
