@@ -27,6 +27,8 @@
 namespace mlir::ffd {
 /// Whether all ffd types of the ranges carry the same spec (tile_c1).
 bool haveOneSpec(TypeRange operands, TypeRange results);
+/// Whether the type is an LLVM pointer to this address space.
+bool isPointerTo(Type type, unsigned space);
 } // namespace mlir::ffd
 
 #include "ffd/Dialect/FFDDialect.h.inc"
