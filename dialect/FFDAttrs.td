@@ -73,22 +73,53 @@ def FFD_TopDeltaAttr : FFD_Attr<"TopDelta", "top_delta"> {
   let description = [{
     select_c1 to select_c4 of `docs/numerics.md`. The threshold needs no pass
     over the whole row, so selector and computer can be one kernel.
+
+    ```mlir
+    #ffd.top_delta
+    ```
   }];
 }
 def FFD_TopKAttr : FFD_Attr<"TopK", "top_k"> {
   let summary = "keep the k best selection blocks of a row";
+  let description = [{
+    Ties go to the lower block.
+
+    Constraints:
+    * (top_k_c1) `k` is at least 1.
+
+    ```mlir
+    #ffd.top_k<64>
+    ```
+  }];
   let parameters = (ins "int64_t":$k);
   let assemblyFormat = "`<` $k `>`";
   let genVerifyDecl = 1;
 }
 def FFD_TopPAttr : FFD_Attr<"TopP", "top_p"> {
   let summary = "keep the best blocks until they hold a share p of the mass";
+  let description = [{
+    The mass is the sum of `exp` of the estimated scores.
+
+    Constraints:
+    * (top_p_c1) `0 < p <= 1`.
+
+    ```mlir
+    #ffd.top_p<0.85 : f64>
+    ```
+  }];
   let parameters = (ins "::mlir::FloatAttr":$p);
   let assemblyFormat = "`<` $p `>`";
   let genVerifyDecl = 1;
 }
 def FFD_AllAttr : FFD_Attr<"All", "all"> {
   let summary = "keep every block (fusible)";
+  let description = [{
+    Reads no scores at all.
+
+    ```mlir
+    #ffd.all
+    ```
+  }];
 }
 def FFD_AnySelector : AnyAttrOf<[FFD_TopDeltaAttr, FFD_TopKAttr, FFD_TopPAttr,
                                  FFD_AllAttr], "a selector">;
@@ -99,6 +130,12 @@ def FFD_ScheduleAttr : FFD_Attr<"Schedule", "schedule"> {
     Chosen by `--ffd-schedule` from the spec and the target; every field can be
     overridden. `warps` per CTA, `ctas` resident per multiprocessor (which bounds
     the registers), `stages` of a warp's scan ring, `slots` of its refine ring.
+
+    Constraints:
+    * (schedule_c1) `warps` is 1, 2, 4, 8 or 16;
+    * (schedule_c2) `ctas` is 1..8;
+    * (schedule_c3) `stages` is 1..8;
+    * (schedule_c4) `slots` is 1..8.
 
     ```mlir
     #ffd.schedule<warps = 8, ctas = 2, stages = 2, slots = 2>

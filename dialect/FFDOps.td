@@ -77,7 +77,11 @@ def FFD_CacheViewOp : FFD_Op<"cache.view", [Pure]> {
     * (cache_c1) the innermost size of each plane, where static, is what the
       spec's layout needs: bytes of a thumbnail block, bytes of a residual block,
       elements of a value block, padded head dim, head dim, value dim;
-    * (cache_c2) element types of values, smax and tails are the spec's.
+    * (cache_c2) element types of values, smax and tails are the spec's;
+    * (cache_c3) every memref has the identity layout: strides are arguments of
+      the kernel, not of the type.
+
+    A `memref.cast` that only forgets static sizes folds into the op.
 
     Example:
 
@@ -105,13 +109,17 @@ def FFD_CacheViewOp : FFD_Op<"cache.view", [Pure]> {
     type($tail_k) `,` type($tail_v) `,` type($page_table) `,` type($lengths)
     `->` type($cache)
   }];
+  let hasFolder = 1;
   let hasVerifier = 1;
 }
 
 //===--- Selector and computer, in steps -----------------------------------===//
 
 /// Destination style over (query, cache, ...), on tensors or memrefs. The cache
-/// is a view of memory, so these ops read memory even in tensor form.
+/// is a view of memory, so these ops read memory even in tensor form; on tensors
+/// they do nothing else, and are dead when their results are unused. For all of
+/// them: (row_c1) inits are all tensors, with a result of the same type for
+/// each, or all memrefs, without results.
 class FFD_RowOp<string mnemonic, list<Trait> traits = []>
     : FFD_Op<mnemonic, !listconcat(traits, [DestinationStyleOpInterface,
         DeclareOpInterfaceMethods<MemoryEffectsOpInterface>])> {
@@ -186,9 +194,11 @@ def FFD_SelectOp : FFD_RowOp<"select"> {
   let summary = "which selection blocks of a row are kept";
   let description = [{
     `mask[b, head, j]` is 1 where kv head `head` of sequence `b` keeps selection
-    block `j`, by the rule of the selector attribute; 0 elsewhere. `delta` holds
-    one threshold per sequence in natural-log units (read by `#ffd.top_delta`
-    only).
+    block `j`, by the rule of the selector attribute, and 0 where it does not.
+    Bytes beyond the committed blocks stay what they were in the init. `delta`
+    holds one threshold per sequence in natural-log units (read by
+    `#ffd.top_delta` only). `#ffd.all` reads neither `best`, `row_max` nor
+    `unit`: canonicalisation cuts it off from the ops that compute them.
 
     Constraints:
     * (select_o1) shapes: best `[B, Hq, blocks]`, row_max and unit `[B, Hq]`,
@@ -213,6 +223,7 @@ def FFD_SelectOp : FFD_RowOp<"select"> {
     type($cache) `)` `outs` `(` $mask `:` type($mask) `)` attr-dict
     (`->` type($result)^)?
   }];
+  let hasCanonicalizer = 1;
   let extraClassDeclaration = [{
     ::mlir::MutableOperandRange getDpsInitsMutable() { return getMaskMutable(); }
   }];
@@ -259,7 +270,8 @@ def FFD_DecodeOp : FFD_RowOp<"decode", [AttrSizedResultSegments]> {
   let description = [{
     What `ffd.pseudo_max`, `ffd.scan`, `ffd.select` and `ffd.attend` compute
     together, as one kernel; scores and mask are never materialised. `kept`
-    additionally receives the mask, for statistics.
+    additionally receives the mask, for statistics; as in `ffd.select`, bytes
+    beyond the committed blocks stay what they were.
 
     Constraints:
     * (decode_c1) shapes: query `[B, Hq, D]`, delta `[B]`, out `[B, Hq, Dv]`,

@@ -24,6 +24,13 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 def FFD_SameSpec : PredOpTrait<"all types have one spec (tile_c1)",
     CPred<"::mlir::ffd::haveOneSpec($_op.getOperandTypes(), $_op.getResultTypes())">>;
 
+/// Memory as row ops have it, see (tile_c2) and verifyTileMemory.
+def FFD_RowMemory16 : MemRefRankOf<[F16, BF16], [3]>;
+def FFD_TailMemory : MemRefRankOf<[F16, BF16], [4]>;
+def FFD_OutMemory : MemRefRankOf<[F32], [3]>;
+def FFD_LseMemory : MemRefRankOf<[F32], [2]>;
+def FFD_KeptMemory : MemRefRankOf<[I8], [3]>;
+
 class FFD_TileOp<string mnemonic, list<Trait> traits = []>
     : FFD_Op<"tile." # mnemonic, traits>;
 
@@ -44,7 +51,8 @@ def FFD_TileTeamsOp : FFD_TileOp<"teams", [
 
     Constraints:
     * (teams_c1) the block has three `index` arguments;
-    * (teams_c2) the spec is complete.
+    * (teams_c2) the spec is complete;
+    * (teams_c3) it is the spec of every ffd type in the region.
 
     Example:
 
@@ -60,6 +68,7 @@ def FFD_TileTeamsOp : FFD_TileOp<"teams", [
   let regions = (region SizedRegion<1>:$region);
   let assemblyFormat = "$spec (`schedule` $schedule^)? attr-dict-with-keyword $region";
   let hasVerifier = 1;
+  let hasRegionVerifier = 1;
   let extraClassDeclaration = [{
     ::mlir::BlockArgument getRow() { return getBody()->getArgument(0); }
     ::mlir::BlockArgument getSplit() { return getBody()->getArgument(1); }
@@ -133,7 +142,18 @@ def FFD_TileYieldOp : FFD_TileOp<"yield", [Pure, Terminator, ReturnLike,
     HasParent<"::mlir::ffd::TileDistributeOp">]> {
   let summary = "what an iteration contributes";
   let description = [{
-    Example: see `ffd.tile.distribute`.
+    Ends the body of `ffd.tile.distribute`, whose combiner says what is done with
+    the value.
+
+    Example:
+
+    ```mlir
+    %kept = ffd.tile.distribute share(%n, %split, %splits : index, index, index) combine append {
+    ^bb0(%b: index):
+      %m = ffd.tile.full : !ffd.mask<#s>
+      ffd.tile.yield %m : !ffd.mask<#s>
+    } -> !ffd.worklist<#s>
+    ```
   }];
   let arguments = (ins AnyType:$value);
   let assemblyFormat = "$value attr-dict `:` type($value)";
@@ -181,13 +201,17 @@ def FFD_TileQueryOp : FFD_TileValueOp<"query", [MemoryEffects<[MemRead]>]> {
     whether the row is non-finite. Without a cache (exact attention) only the
     exact queries are loaded.
 
+    Constraints:
+    * (tile_c2) element type and innermost size of the memory, where static, are
+      the spec's.
+
     Example:
 
     ```mlir
     %qq = ffd.tile.query %q[%row] scale(%sm) cache(%cache) : (memref<?x?x128xf16>, f32, !ffd.cache<#s>) -> !ffd.query<#s>
     ```
   }];
-  let arguments = (ins AnyMemRef:$memory, Index:$row, F32:$sm_scale,
+  let arguments = (ins FFD_RowMemory16:$memory, Index:$row, F32:$sm_scale,
                        Optional<FFD_CacheType>:$cache);
   let results = (outs FFD_QueryType:$result);
   let assemblyFormat = [{
@@ -195,6 +219,7 @@ def FFD_TileQueryOp : FFD_TileValueOp<"query", [MemoryEffects<[MemRead]>]> {
     attr-dict `:` `(` type($memory) `,` type($sm_scale) (`,` type($cache)^)? `)`
     `->` type($result)
   }];
+  let hasVerifier = 1;
 }
 
 def FFD_TileThresholdOp : FFD_TileValueOp<"threshold", [MemoryEffects<[MemRead]>]> {
@@ -245,18 +270,24 @@ def FFD_TileFinishOp : FFD_TileValueOp<"finish", [
     merges the states of all pieces in ascending order (attend_c4), normalises,
     and writes output and lse. With one split there is nothing to merge.
 
+    Constraints:
+    * (tile_c2) element type and innermost size of the memory, where static, are
+      the spec's.
+
     Example:
 
     ```mlir
     ffd.tile.finish %s into %o, %lse[%row] piece(%split of %splits) : (!ffd.state<#s>, memref<?x?x128xf32>, memref<?x?xf32>) -> ()
     ```
   }];
-  let arguments = (ins FFD_StateType:$state, AnyMemRef:$out, AnyMemRef:$lse,
-                       Index:$row, Index:$split, Index:$splits);
+  let arguments = (ins FFD_StateType:$state, FFD_OutMemory:$out,
+                       FFD_LseMemory:$lse, Index:$row, Index:$split,
+                       Index:$splits);
   let assemblyFormat = [{
     $state `into` $out `,` $lse `[` $row `]` `piece` `(` $split `of` $splits `)`
     attr-dict `:` `(` type($state) `,` type($out) `,` type($lse) `)` `->` `(` `)`
   }];
+  let hasVerifier = 1;
 }
 
 //===--- Loads -------------------------------------------------------------===//
@@ -307,19 +338,24 @@ def FFD_TileLoadTailOp : FFD_TileValueOp<"load_tail", [MemoryEffects<[MemRead]>]
     `keys` and `values` are row-major tails; tokens at and after `tail` are never
     read.
 
+    Constraints:
+    * (tile_c2) element type and innermost size of the memory, where static, are
+      the spec's.
+
     Example:
 
     ```mlir
     %t = ffd.tile.load_tail %tk, %tv[%row, %i] of %tail : (memref<?x?x?x128xf16>, memref<?x?x?x128xf16>) -> !ffd.tail<#s>
     ```
   }];
-  let arguments = (ins AnyMemRef:$keys, AnyMemRef:$values, Index:$row,
-                       Index:$tile, Index:$tail);
+  let arguments = (ins FFD_TailMemory:$keys, FFD_TailMemory:$values,
+                       Index:$row, Index:$tile, Index:$tail);
   let results = (outs FFD_TailType:$result);
   let assemblyFormat = [{
     $keys `,` $values `[` $row `,` $tile `]` `of` $tail attr-dict `:` `(`
     type($keys) `,` type($values) `)` `->` type($result)
   }];
+  let hasVerifier = 1;
 }
 
 //===--- Selector ----------------------------------------------------------===//
@@ -423,7 +459,7 @@ def FFD_TileStoreKeptOp : FFD_TileValueOp<"store_kept", [MemoryEffects<[MemWrite
     ffd.tile.store_kept %m, %kept[%row, %b] : (!ffd.mask<#s>, memref<?x?x?xi8>) -> ()
     ```
   }];
-  let arguments = (ins FFD_MaskType:$mask, AnyMemRef:$kept, Index:$row,
+  let arguments = (ins FFD_MaskType:$mask, FFD_KeptMemory:$kept, Index:$row,
                        Index:$block);
   let assemblyFormat = [{
     $mask `,` $kept `[` $row `,` $block `]` attr-dict `:` `(` type($mask) `,`
@@ -442,7 +478,7 @@ def FFD_TileLoadKeptOp : FFD_TileValueOp<"load_kept", [MemoryEffects<[MemRead]>]
     %m = ffd.tile.load_kept %kept[%row, %b] : (memref<?x?x?xi8>) -> !ffd.mask<#s>
     ```
   }];
-  let arguments = (ins AnyMemRef:$kept, Index:$row, Index:$block);
+  let arguments = (ins FFD_KeptMemory:$kept, Index:$row, Index:$block);
   let results = (outs FFD_MaskType:$result);
   let assemblyFormat = [{
     $kept `[` $row `,` $block `]` attr-dict `:` `(` type($kept) `)` `->`

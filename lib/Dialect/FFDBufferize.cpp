@@ -21,9 +21,16 @@ template <typename Op>
 struct RowOpInterface
     : bufferization::DstBufferizableOpInterfaceExternalModel<RowOpInterface<Op>,
                                                              Op> {
-  /// Inits are overwritten, never read.
+  /// Inits are overwritten, never read, except a mask: its bytes beyond the
+  /// committed blocks stay.
   bool bufferizesToMemoryRead(Operation *op, OpOperand &operand,
                               const bufferization::AnalysisState &) const {
+    if (auto select = dyn_cast<SelectOp>(op))
+      if (&operand == &select.getMaskMutable())
+        return true;
+    if (auto decode = dyn_cast<DecodeOp>(op))
+      if (&operand == &decode.getKeptMutable())
+        return true;
     return !cast<DestinationStyleOpInterface>(op).isDpsInit(&operand);
   }
   bool bufferizesToElementwiseAccess(Operation *,

@@ -10,9 +10,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "ffd/Dialect/FFDDialect.h"
+#include "Checks.h"
 
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/Builders.h"
+#include "mlir/IR/PatternMatch.h"
 
 using namespace mlir;
 using namespace mlir::ffd;
@@ -21,10 +23,9 @@ using namespace mlir::ffd;
 // Shared checks
 //===----------------------------------------------------------------------===//
 
-/// Checks one static size of an operand; `expected` 0 or dynamic means unknown.
-static LogicalResult checkSize(Operation *op, StringRef operand, Type type,
-                               unsigned axis, int64_t expected, StringRef what,
-                               StringRef constraint) {
+LogicalResult mlir::ffd::checkSize(Operation *op, StringRef operand, Type type,
+                                   unsigned axis, int64_t expected,
+                                   StringRef what, StringRef constraint) {
   int64_t size = cast<ShapedType>(type).getDimSize(axis);
   if (expected <= 0 || ShapedType::isDynamic(expected) ||
       ShapedType::isDynamic(size) || size == expected)
@@ -35,8 +36,9 @@ static LogicalResult checkSize(Operation *op, StringRef operand, Type type,
          << ")";
 }
 
-static LogicalResult checkElement(Operation *op, StringRef operand, Type type,
-                                  Type expected, StringRef constraint) {
+LogicalResult mlir::ffd::checkElement(Operation *op, StringRef operand,
+                                      Type type, Type expected,
+                                      StringRef constraint) {
   Type element = cast<ShapedType>(type).getElementType();
   if (!expected || element == expected)
     return success();
@@ -45,69 +47,79 @@ static LogicalResult checkElement(Operation *op, StringRef operand, Type type,
          << expected << " (" << constraint << ")";
 }
 
-/// Static sizes of the common operands agree with the query and with the spec.
-/// Collects B, Hq and Hkv from whichever operand knows them.
+/// Static sizes of the operands agree with each other and with the spec. B, Hq
+/// and Hkv come from the first operand that knows them.
 namespace {
 struct RowShapes {
   Operation *op;
   StringRef constraint;
+  int64_t group;
   int64_t batch = ShapedType::kDynamic;
   int64_t queryHeads = ShapedType::kDynamic;
   int64_t kvHeads = ShapedType::kDynamic;
 
-  LogicalResult query(Type type, SpecAttr spec) {
-    auto shaped = cast<ShapedType>(type);
-    batch = shaped.getDimSize(0);
-    queryHeads = shaped.getDimSize(1);
-    if (failed(checkElement(op, "query", type, spec.getElement(), constraint)))
-      return failure();
-    if (failed(checkSize(op, "query", type, 2, spec.getHeadDim(), "head_dim",
-                         constraint)))
-      return failure();
-    if (spec.getGroup() && !ShapedType::isDynamic(queryHeads)) {
-      if (queryHeads % spec.getGroup())
-        return op->emitOpError("operand 'query' has ")
-               << queryHeads << " heads, expected a multiple of group = "
-               << spec.getGroup() << " (" << constraint << ")";
-      kvHeads = queryHeads / spec.getGroup();
-    }
-    return success();
-  }
+  RowShapes(Operation *op, StringRef constraint, SpecAttr spec)
+      : op(op), constraint(constraint), group(spec.getGroup()) {}
+
   LogicalResult check(StringRef name, Type type, unsigned axis,
                       int64_t expected, StringRef what) {
     return checkSize(op, name, type, axis, expected, what, constraint);
   }
-  LogicalResult perQueryHead(StringRef name, Type type) {
+  LogicalResult query(Type type, SpecAttr spec) {
     return success(
-        succeeded(check(name, type, 0, batch, "batch")) &&
-        succeeded(check(name, type, 1, queryHeads, "query heads")));
+        succeeded(
+            checkElement(op, "query", type, spec.getElement(), constraint)) &&
+        succeeded(check("query", type, 2, spec.getHeadDim(), "head_dim")) &&
+        succeeded(perQueryHead("query", type)));
+  }
+  LogicalResult perQueryHead(StringRef name, Type type) {
+    if (failed(perSequence(name, type)) ||
+        failed(agree(name, type, 1, queryHeads, "query heads")))
+      return failure();
+    if (!group || ShapedType::isDynamic(queryHeads))
+      return success();
+    if (queryHeads % group)
+      return op->emitOpError("operand '")
+             << name << "' has " << queryHeads
+             << " heads, expected a multiple of group = " << group << " ("
+             << constraint << ")";
+    if (!ShapedType::isDynamic(kvHeads) && queryHeads != group * kvHeads)
+      return op->emitOpError("operand '")
+             << name << "' has " << queryHeads << " heads, expected group * "
+             << "kv heads = " << group * kvHeads << " (" << constraint << ")";
+    kvHeads = queryHeads / group;
+    return success();
   }
   LogicalResult perKvHead(StringRef name, Type type) {
-    return success(succeeded(check(name, type, 0, batch, "batch")) &&
-                   succeeded(check(name, type, 1, kvHeads, "kv heads")));
+    return success(succeeded(perSequence(name, type)) &&
+                   succeeded(agree(name, type, 1, kvHeads, "kv heads")));
+  }
+  LogicalResult perSequence(StringRef name, Type type) {
+    return agree(name, type, 0, batch, "batch");
+  }
+
+private:
+  /// Checks a size against what is known of it, and makes it known.
+  LogicalResult agree(StringRef name, Type type, unsigned axis, int64_t &known,
+                      StringRef what) {
+    if (failed(check(name, type, axis, known, what)))
+      return failure();
+    if (ShapedType::isDynamic(known))
+      known = cast<ShapedType>(type).getDimSize(axis);
+    return success();
   }
 };
 } // namespace
 
-/// In destination style either all inits are tensors and there is one result
-/// of each init's type, or all are memrefs and there is none.
-static LogicalResult verifyResults(DestinationStyleOpInterface op) {
-  unsigned tensors = 0;
-  for (OpOperand &init : op.getDpsInitsMutable())
-    tensors += isa<TensorType>(init.get().getType());
-  unsigned inits = op.getNumDpsInits();
-  if (tensors != 0 && tensors != inits)
+/// In destination style either all inits are tensors or all are memrefs; that
+/// there is one result per tensor is verified by the interface (row_c1).
+static LogicalResult verifyInits(DestinationStyleOpInterface op) {
+  unsigned tensors = llvm::count_if(op.getDpsInits(), [](Value init) {
+    return isa<TensorType>(init.getType());
+  });
+  if (tensors != 0 && tensors != op.getNumDpsInits())
     return op->emitOpError("mixes tensors and memrefs in outs(), expected one "
-                           "kind");
-  if (op->getNumResults() != tensors)
-    return op->emitOpError("has ") << op->getNumResults()
-                                   << " results, expected " << tensors
-                                   << ", one per tensor in outs()";
-  for (auto [result, init] :
-       llvm::zip(op->getResultTypes(), op.getDpsInits()))
-    if (result != init.getType())
-      return op->emitOpError("result type ")
-             << result << " differs from its init " << init.getType();
+                           "kind (row_c1)");
   return success();
 }
 
@@ -160,12 +172,21 @@ LogicalResult SplitOp::inferReturnTypes(MLIRContext *context,
                                         SplitOp::Adaptor adaptor,
                                         SmallVectorImpl<Type> &types) {
   auto keys = dyn_cast<RankedTensorType>(adaptor.getKeys().getType());
-  if (!keys || keys.getRank() != 2 || adaptor.getQuantBlock() <= 0)
+  if (!keys || keys.getRank() != 2)
     return failure();
   int64_t tokens = keys.getDimSize(0);
-  int64_t blocks = ShapedType::isDynamic(tokens)
-                       ? ShapedType::kDynamic
-                       : tokens / int64_t(adaptor.getQuantBlock());
+  int64_t block = adaptor.getQuantBlock();
+  if (block <= 0)
+    return emitOptionalError(location,
+                             "'ffd.split' op attribute 'quant_block' is ",
+                             block, ", expected at least 1 (split_o1)");
+  if (!ShapedType::isDynamic(tokens) && tokens % block)
+    return emitOptionalError(location, "'ffd.split' op operand 'keys' has ",
+                             tokens,
+                             " tokens, expected a multiple of quant_block = ",
+                             block, " (split_o1)");
+  int64_t blocks =
+      ShapedType::isDynamic(tokens) ? ShapedType::kDynamic : tokens / block;
   auto codes =
       RankedTensorType::get(keys.getShape(), IntegerType::get(context, 8));
   types.assign({codes, codes,
@@ -175,18 +196,9 @@ LogicalResult SplitOp::inferReturnTypes(MLIRContext *context,
 }
 
 LogicalResult SplitOp::verify() {
-  int64_t tokens = getKeys().getType().getDimSize(0);
-  int64_t block = getQuantBlock();
-  if (block <= 0)
-    return emitOpError("attribute 'quant_block' is ")
-           << block << ", expected a positive number of tokens (split_o1)";
-  if (!ShapedType::isDynamic(tokens) && tokens % block)
-    return emitOpError("operand 'keys' has ")
-           << tokens << " tokens, expected a multiple of quant_block = "
-           << block << " (split_o1)";
   if (!llvm::is_contained({2, 4, 8}, int64_t(getScanBits())))
     return emitOpError("attribute 'scan_bits' is ")
-           << getScanBits() << ", expected 2, 4 or 8 (split_o2)";
+           << int64_t(getScanBits()) << ", expected 2, 4 or 8 (split_o2)";
   return success();
 }
 
@@ -194,40 +206,72 @@ LogicalResult SplitOp::verify() {
 // CacheViewOp
 //===----------------------------------------------------------------------===//
 
+/// The innermost size of each plane that the spec's layout prescribes, in the
+/// order of the operands; 0 where it is not known or any will do.
+static SmallVector<std::pair<int64_t, StringRef>>
+getPlaneSizes(CacheViewOp view) {
+  SpecAttr spec = view.getCache().getType().getSpec();
+  ::ffd::Layout layout;
+  bool known = spec.isComplete();
+  if (known)
+    layout = spec.getLayout();
+  return {{known ? layout.thumbnailBytes() : 0, "bytes of a thumbnail block"},
+          {known ? layout.residualBytes() : 0, "bytes of a residual block"},
+          {known ? layout.valueBytes() / 2 : 0, "elements of a value block"},
+          {known ? layout.paddedHeadDim() : 0, "padded head_dim"},
+          {spec.getHeadDim(), "head_dim"},
+          {spec.getValueDim(), "value_dim"},
+          {0, "pages"},
+          {0, "sequences"}};
+}
+
+static constexpr StringRef kPlaneNames[] = {
+    "thumbnails", "residuals", "values",     "smax",
+    "tail_k",     "tail_v",    "page_table", "lengths"};
+static constexpr unsigned kNumPlanes = std::size(kPlaneNames);
+
 LogicalResult CacheViewOp::verify() {
   SpecAttr spec = getCache().getType().getSpec();
-  Operation *op = getOperation();
-  for (auto [name, value] :
-       {std::pair<StringRef, Value>{"values", getValues()},
-        {"smax", getSmax()},
-        {"tail_k", getTailK()},
-        {"tail_v", getTailV()}})
-    if (failed(checkElement(op, name, value.getType(), spec.getElement(),
+  SmallVector<std::pair<int64_t, StringRef>> sizes = getPlaneSizes(*this);
+  for (unsigned i = 0; i < kNumPlanes; ++i) {
+    auto type = cast<MemRefType>(getOperand(i).getType());
+    auto [size, what] = sizes[i];
+    if (failed(checkSize(*this, kPlaneNames[i], type, type.getRank() - 1, size,
+                         what, "cache_c1")))
+      return failure();
+    if (isa<FloatType>(type.getElementType()) &&
+        failed(checkElement(*this, kPlaneNames[i], type, spec.getElement(),
                             "cache_c2")))
       return failure();
-  int64_t thumbnail = 0, residual = 0, value = 0, padded = 0;
-  if (spec.isComplete()) {
-    ::ffd::Layout layout = spec.getLayout();
-    thumbnail = layout.thumbnailBytes();
-    residual = layout.residualBytes();
-    value = layout.valueBytes() / 2;
-    padded = layout.paddedHeadDim();
+    if (!type.getLayout().isIdentity())
+      return emitOpError("operand '")
+             << kPlaneNames[i] << "' has layout " << type.getLayout()
+             << ", expected it to be contiguous (cache_c3)";
   }
-  auto size = [&](StringRef name, Value v, unsigned axis, int64_t expected,
-                  StringRef what) {
-    return checkSize(op, name, v.getType(), axis, expected, what, "cache_c1");
-  };
-  return success(
-      succeeded(size("thumbnails", getThumbnails(), 2, thumbnail,
-                     "bytes of a thumbnail block")) &&
-      succeeded(size("residuals", getResiduals(), 2, residual,
-                     "bytes of a residual block")) &&
-      succeeded(size("values", getValues(), 2, value,
-                     "elements of a value block")) &&
-      succeeded(size("smax", getSmax(), 2, padded, "padded head_dim")) &&
-      succeeded(size("tail_k", getTailK(), 3, spec.getHeadDim(), "head_dim")) &&
-      succeeded(size("tail_v", getTailV(), 3, spec.getValueDim(),
-                     "value_dim")));
+  return success();
+}
+
+/// Takes planes from before a `memref.cast` that only forgets static sizes. A
+/// size that the layout contradicts stays hidden: the program is wrong, but
+/// rewriting must not make it invalid.
+OpFoldResult CacheViewOp::fold(FoldAdaptor) {
+  SmallVector<std::pair<int64_t, StringRef>> sizes = getPlaneSizes(*this);
+  bool changed = false;
+  for (unsigned i = 0; i < kNumPlanes; ++i) {
+    OpOperand &operand = getOperation()->getOpOperand(i);
+    auto cast = operand.get().getDefiningOp<memref::CastOp>();
+    if (!cast || !memref::CastOp::canFoldIntoConsumerOp(cast))
+      continue;
+    auto source = dyn_cast<MemRefType>(cast.getSource().getType());
+    if (!source || !source.getLayout().isIdentity())
+      continue;
+    int64_t size = source.getShape().back(), expected = sizes[i].first;
+    if (expected && !ShapedType::isDynamic(size) && size != expected)
+      continue;
+    operand.set(cast.getSource());
+    changed = true;
+  }
+  return changed ? getResult() : Value();
 }
 
 //===----------------------------------------------------------------------===//
@@ -235,57 +279,79 @@ LogicalResult CacheViewOp::verify() {
 //===----------------------------------------------------------------------===//
 
 LogicalResult PseudoMaxOp::verify() {
-  RowShapes rows{getOperation(), "pseudo_max_c1"};
+  SpecAttr spec = getCache().getType().getSpec();
+  RowShapes rows(*this, "pseudo_max_c1", spec);
   return success(
-      succeeded(rows.query(getQuery().getType(),
-                           getCache().getType().getSpec())) &&
+      succeeded(rows.query(getQuery().getType(), spec)) &&
       succeeded(rows.perQueryHead("row_max", getRowMax().getType())) &&
       succeeded(rows.perQueryHead("unit", getUnit().getType())) &&
-      succeeded(verifyResults(*this)));
+      succeeded(verifyInits(*this)));
 }
 
 LogicalResult ScanOp::verify() {
-  RowShapes rows{getOperation(), "scan_o1"};
-  return success(succeeded(rows.query(getQuery().getType(),
-                                      getCache().getType().getSpec())) &&
+  SpecAttr spec = getCache().getType().getSpec();
+  RowShapes rows(*this, "scan_o1", spec);
+  return success(succeeded(rows.query(getQuery().getType(), spec)) &&
                  succeeded(rows.perQueryHead("best", getBest().getType())) &&
-                 succeeded(verifyResults(*this)));
+                 succeeded(verifyInits(*this)));
 }
 
 LogicalResult SelectOp::verify() {
-  RowShapes rows{getOperation(), "select_o1"};
-  auto best = cast<ShapedType>(getBest().getType());
-  rows.batch = best.getDimSize(0);
-  rows.queryHeads = best.getDimSize(1);
-  int64_t group = getCache().getType().getSpec().getGroup();
-  if (group && !ShapedType::isDynamic(rows.queryHeads)) {
-    if (rows.queryHeads % group)
-      return emitOpError("operand 'best' has ")
-             << rows.queryHeads << " heads, expected a multiple of group = "
-             << group << " (select_o1)";
-    rows.kvHeads = rows.queryHeads / group;
-  }
+  RowShapes rows(*this, "select_o1", getCache().getType().getSpec());
+  int64_t blocks = cast<ShapedType>(getBest().getType()).getDimSize(2);
   return success(
+      succeeded(rows.perQueryHead("best", getBest().getType())) &&
       succeeded(rows.perQueryHead("row_max", getRowMax().getType())) &&
       succeeded(rows.perQueryHead("unit", getUnit().getType())) &&
-      succeeded(rows.check("delta", getDelta().getType(), 0, rows.batch,
-                           "batch")) &&
+      succeeded(rows.perSequence("delta", getDelta().getType())) &&
       succeeded(rows.perKvHead("mask", getMask().getType())) &&
-      succeeded(rows.check("mask", getMask().getType(), 2, best.getDimSize(2),
-                           "blocks")) &&
-      succeeded(verifyResults(*this)));
+      succeeded(rows.check("mask", getMask().getType(), 2, blocks, "blocks")) &&
+      succeeded(verifyInits(*this)));
+}
+
+namespace {
+/// `#ffd.all` reads no scores: replace them by the destination they were
+/// written to, so that ops that only computed them become dead.
+struct SelectAllReadsNoScores : OpRewritePattern<SelectOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(SelectOp select,
+                                PatternRewriter &rewriter) const override {
+    if (!isa<AllAttr>(select.getSelector()))
+      return rewriter.notifyMatchFailure(select, "selector reads scores");
+    bool changed = false;
+    for (OpOperand *operand :
+         {&select.getBestMutable(), &select.getRowMaxMutable(),
+          &select.getUnitMutable()}) {
+      auto result = dyn_cast<OpResult>(operand->get());
+      if (!result || !isa<ScanOp, PseudoMaxOp>(result.getOwner()))
+        continue;
+      auto writer = cast<DestinationStyleOpInterface>(result.getOwner());
+      rewriter.modifyOpInPlace(select, [&] {
+        operand->set(writer.getTiedOpOperand(result)->get());
+      });
+      changed = true;
+    }
+    return success(changed);
+  }
+};
+} // namespace
+
+void SelectOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
+                                           MLIRContext *context) {
+  patterns.add<SelectAllReadsNoScores>(context);
 }
 
 LogicalResult AttendOp::verify() {
-  RowShapes rows{getOperation(), "attend_o1"};
   SpecAttr spec = getCache().getType().getSpec();
+  RowShapes rows(*this, "attend_o1", spec);
   return success(succeeded(rows.query(getQuery().getType(), spec)) &&
                  succeeded(rows.perKvHead("mask", getMask().getType())) &&
                  succeeded(rows.perQueryHead("out", getOut().getType())) &&
                  succeeded(rows.check("out", getOut().getType(), 2,
                                       spec.getValueDim(), "value_dim")) &&
                  succeeded(rows.perQueryHead("lse", getLse().getType())) &&
-                 succeeded(verifyResults(*this)));
+                 succeeded(verifyInits(*this)));
 }
 
 LogicalResult DecodeOp::verify() {
@@ -294,25 +360,25 @@ LogicalResult DecodeOp::verify() {
            << getSelector()
            << " needs a pass over the whole row, expected #ffd.top_delta or "
               "#ffd.all (decode_c2)";
-  RowShapes rows{getOperation(), "decode_c1"};
   SpecAttr spec = getCache().getType().getSpec();
+  RowShapes rows(*this, "decode_c1", spec);
   return success(succeeded(rows.query(getQuery().getType(), spec)) &&
-                 succeeded(rows.check("delta", getDelta().getType(), 0,
-                                      rows.batch, "batch")) &&
+                 succeeded(rows.perSequence("delta", getDelta().getType())) &&
                  succeeded(rows.perQueryHead("out", getOut().getType())) &&
                  succeeded(rows.check("out", getOut().getType(), 2,
                                       spec.getValueDim(), "value_dim")) &&
                  succeeded(rows.perQueryHead("lse", getLse().getType())) &&
                  succeeded(rows.perKvHead("kept", getKept().getType())) &&
-                 succeeded(verifyResults(*this)));
+                 succeeded(verifyInits(*this)));
 }
 
 LogicalResult ExactOp::verify() {
-  RowShapes rows{getOperation(), "exact_c1"};
   SpecAttr spec = getSpec();
+  RowShapes rows(*this, "exact_c1", spec);
   if (failed(rows.query(getQuery().getType(), spec)))
     return failure();
   Type element = cast<ShapedType>(getQuery().getType()).getElementType();
+  int64_t tokens = getKeys().getType().getDimSize(2);
   return success(
       succeeded(checkElement(*this, "keys", getKeys().getType(), element,
                              "exact_c2")) &&
@@ -322,13 +388,14 @@ LogicalResult ExactOp::verify() {
       succeeded(rows.check("keys", getKeys().getType(), 3, spec.getHeadDim(),
                            "head_dim")) &&
       succeeded(rows.perKvHead("values", getValues().getType())) &&
+      succeeded(rows.check("values", getValues().getType(), 2, tokens,
+                           "tokens")) &&
       succeeded(rows.check("values", getValues().getType(), 3,
                            spec.getValueDim(), "value_dim")) &&
-      succeeded(rows.check("lengths", getLengths().getType(), 0, rows.batch,
-                           "batch")) &&
+      succeeded(rows.perSequence("lengths", getLengths().getType())) &&
       succeeded(rows.perQueryHead("out", getOut().getType())) &&
       succeeded(rows.check("out", getOut().getType(), 2, spec.getValueDim(),
                            "value_dim")) &&
       succeeded(rows.perQueryHead("lse", getLse().getType())) &&
-      succeeded(verifyResults(*this)));
+      succeeded(verifyInits(*this)));
 }

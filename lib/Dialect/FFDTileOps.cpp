@@ -9,7 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "ffd/Dialect/FFDDialect.h"
+#include "Checks.h"
 
 #include "mlir/IR/Builders.h"
 
@@ -33,7 +33,24 @@ LogicalResult TileTeamsOp::verify() {
   return success();
 }
 
-/// The operand types of each domain; null stands for a work list.
+LogicalResult TileTeamsOp::verifyRegions() {
+  WalkResult result = getRegion().walk([&](Operation *op) -> WalkResult {
+    auto check = [&](TypeRange types) -> LogicalResult {
+      for (Type type : types)
+        if (SpecAttr spec = ffd::getSpec(type))
+          if (spec != getSpec())
+            return op->emitOpError("has the spec ")
+                   << spec << ", expected that of its teams, " << getSpec()
+                   << " (teams_c3)";
+      return success();
+    };
+    return success(succeeded(check(op->getOperandTypes())) &&
+                   succeeded(check(op->getResultTypes())));
+  });
+  return failure(result.wasInterrupted());
+}
+
+/// Whether each operand of a domain is an index; otherwise it is a work list.
 static SmallVector<bool> domainIsIndex(Domain domain) {
   switch (domain) {
   case Domain::candidates:
@@ -111,8 +128,44 @@ LogicalResult TileDistributeOp::verify() {
                               : "a state, with a state as init")
                 << " (distribute_c2)";
   }
-  if (!haveOneSpec({yielded, result}, getOver().getTypes()))
+  SmallVector<Type> types{yielded, result};
+  llvm::append_range(types, block.getArgumentTypes());
+  if (!haveOneSpec(types, getOver().getTypes()))
     return emitOpError("mixes specs, expected all types to have one spec "
                        "(tile_c1)");
   return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+LogicalResult TileQueryOp::verify() {
+  SpecAttr spec = getResult().getType().getSpec();
+  Type memory = getMemory().getType();
+  return success(succeeded(checkElement(*this, "memory", memory,
+                                        spec.getElement(), "tile_c2")) &&
+                 succeeded(checkSize(*this, "memory", memory, 2,
+                                     spec.getHeadDim(), "head_dim",
+                                     "tile_c2")));
+}
+
+LogicalResult TileFinishOp::verify() {
+  return checkSize(*this, "out", getOut().getType(), 2,
+                   getState().getType().getSpec().getValueDim(), "value_dim",
+                   "tile_c2");
+}
+
+LogicalResult TileLoadTailOp::verify() {
+  SpecAttr spec = getResult().getType().getSpec();
+  Type keys = getKeys().getType(), values = getValues().getType();
+  return success(
+      succeeded(checkElement(*this, "keys", keys, spec.getElement(),
+                             "tile_c2")) &&
+      succeeded(checkElement(*this, "values", values, spec.getElement(),
+                             "tile_c2")) &&
+      succeeded(checkSize(*this, "keys", keys, 3, spec.getHeadDim(), "head_dim",
+                          "tile_c2")) &&
+      succeeded(checkSize(*this, "values", values, 3, spec.getValueDim(),
+                          "value_dim", "tile_c2")));
 }
