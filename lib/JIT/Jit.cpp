@@ -1,0 +1,133 @@
+//===- Jit.cpp - libffd-jit -------------------------------------*- C++ -*-===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The C interface of ffd/Jit.h over the compiler: builds the program of a spec,
+// compiles it, and hands out a function (CPU) or a kernel package (GPU).
+//
+//===----------------------------------------------------------------------===//
+
+#include "ffd/Jit.h"
+
+#include "ffd/Driver/Compiler.h"
+#include "ffd/Target/CPU.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "llvm/ADT/StringExtras.h"
+
+#include <cstring>
+#include <memory>
+
+using namespace mlir;
+using namespace mlir::ffd;
+
+namespace {
+/// Everything that a result points to.
+struct Owner {
+  std::unique_ptr<CPUKernel> kernel;
+  std::string package;
+  std::string target;
+};
+} // namespace
+
+/// Leaves a message in the caller's buffer, cut to its size.
+static int fail(ffdJitResult *result, llvm::StringRef message) {
+  if (result->error && result->error_size) {
+    size_t size = std::min<size_t>(message.size(), result->error_size - 1);
+    std::memcpy(result->error, message.data(), size);
+    result->error[size] = 0;
+  }
+  return 1;
+}
+
+uint32_t ffdJitAbiVersion(void) { return FFD_JIT_ABI_VERSION; }
+
+int ffdJitCompile(const ffdSpec *spec, const char *target, const char *program,
+                  ffdJitResult *result) {
+  if (!result)
+    return 1;
+  if (result->struct_size != sizeof(ffdJitResult))
+    return fail(result, "ffdJitResult has struct_size " +
+                            std::to_string(result->struct_size) +
+                            ", expected " +
+                            std::to_string(sizeof(ffdJitResult)));
+  if (!spec || !target || !program)
+    return fail(result, "spec, target or program is NULL, expected a value");
+  Program which;
+  if (llvm::StringRef(program) == "decode")
+    which = Program::Decode;
+  else if (llvm::StringRef(program) == "exact")
+    which = Program::Exact;
+  else
+    return fail(result, std::string("program is '") + program +
+                            "', expected 'decode' or 'exact'");
+
+  DialectRegistry registry;
+  registerCompilerDialects(registry);
+  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+  context.loadAllAvailableDialects();
+  std::string messages;
+  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
+    if (diagnostic.getSeverity() == DiagnosticSeverity::Error)
+      messages += (messages.empty() ? "" : "; ") + diagnostic.str();
+    return success();
+  });
+
+  CompilerOptions options;
+  auto [arch, isa] = llvm::StringRef(target).split(':');
+  options.arch = arch.str();
+  options.isa = isa.str();
+  if (spec->element != FFD_F16 && spec->element != FFD_BF16)
+    return fail(result, "spec has element " + std::to_string(spec->element) +
+                            ", expected FFD_F16 or FFD_BF16");
+  Type element = spec->element == FFD_BF16
+                     ? Type(BFloat16Type::get(&context))
+                     : Type(Float16Type::get(&context));
+  auto attr = SpecAttr::getChecked(
+      [&] { return emitError(UnknownLoc::get(&context)); }, &context,
+      spec->head_dim, spec->value_dim, spec->group, element, spec->scan_bits,
+      spec->quant_block, spec->select_block);
+  if (!attr || !attr.isComplete())
+    return fail(result, messages.empty() ? "spec has a size of 0" : messages);
+
+  OwningOpRef<ModuleOp> module = buildProgram(&context, which, attr);
+  if (!module)
+    return fail(result, messages);
+  auto owner = std::make_unique<Owner>();
+  std::string error;
+  if (options.isCPU()) {
+    FailureOr<std::unique_ptr<CPUKernel>> kernel =
+        compileCPUKernel(*module, program, options, error);
+    if (failed(kernel))
+      return fail(result, error.empty() ? messages : error);
+    owner->kernel = std::move(*kernel);
+    owner->target = "cpu:" + owner->kernel->getISA().str();
+    result->entry = owner->kernel->getEntry();
+  } else {
+    FailureOr<std::string> package =
+        compile(*module, Stage::Package, options, error);
+    if (failed(package))
+      return fail(result, error.empty() ? messages : error);
+    owner->package = std::move(*package);
+    owner->target = options.arch;
+    result->package = owner->package.data();
+    result->package_size = owner->package.size();
+  }
+  result->target = owner->target.c_str();
+  result->owner = owner.release();
+  return 0;
+}
+
+void ffdJitRelease(ffdJitResult *result) {
+  if (!result)
+    return;
+  delete static_cast<Owner *>(result->owner);
+  result->entry = nullptr;
+  result->package = nullptr;
+  result->package_size = 0;
+  result->target = nullptr;
+  result->owner = nullptr;
+}
