@@ -13,8 +13,8 @@
 #include "ffd/Pipelines/Pipelines.h"
 
 #include "ffd/Conversion/Passes.h"
-#include "ffd/Conversion/TileToLLVM.h"
-#include "ffd/Conversion/TileToNVVM.h"
+#include "ffd/Conversion/FFDTileToVector.h"
+#include "ffd/Conversion/GPUPipeline.h"
 #include "ffd/Transforms/Passes.h"
 
 #include "mlir/Dialect/Bufferization/Transforms/Passes.h"
@@ -26,7 +26,7 @@ using namespace mlir;
 using namespace mlir::ffd;
 
 void mlir::ffd::buildFusePipeline(OpPassManager &pm,
-                                  const TileOptions &options) {
+                                  const TilePipelineOptions &options) {
   if (options.fuse)
     pm.addPass(createFFDFuse());
   FFDSpecializeOptions sizes;
@@ -53,7 +53,7 @@ void mlir::ffd::buildTilePipeline(OpPassManager &pm) {
   pm.addPass(createCanonicalizerPass());
 }
 
-void mlir::ffd::buildGPUPipeline(OpPassManager &pm, const PTXOptions &options) {
+void mlir::ffd::buildGPUPipeline(OpPassManager &pm, const PTXPipelineOptions &options) {
   FFDScheduleOptions schedule;
   schedule.arch = options.arch;
   schedule.warps = options.warps;
@@ -66,29 +66,32 @@ void mlir::ffd::buildGPUPipeline(OpPassManager &pm, const PTXOptions &options) {
   pm.addPass(createFFDTileToGPU(gpu));
 }
 
-void mlir::ffd::buildCPUPipeline(OpPassManager &pm, const CPUOptions &options) {
-  buildFusePipeline(pm, options);
-  buildTilePipeline(pm);
-  FFDTileToVectorOptions vector;
-  vector.isa = options.isa;
-  pm.addPass(createFFDTileToVector(vector));
-  addTileToLLVMPasses(pm);
+void mlir::ffd::addCPULoweringPasses(OpPassManager &pm,
+                                     const CPUPipelineOptions &options) {
+  addTileToLLVMPasses(pm, options.isa);
 }
 
-void mlir::ffd::buildPTXPipeline(OpPassManager &pm, const PTXOptions &options) {
+void mlir::ffd::buildCPUPipeline(OpPassManager &pm,
+                                 const CPUPipelineOptions &options) {
+  buildFusePipeline(pm, options);
+  buildTilePipeline(pm);
+  addCPULoweringPasses(pm, options);
+}
+
+void mlir::ffd::buildPTXPipeline(OpPassManager &pm, const PTXPipelineOptions &options) {
   buildFusePipeline(pm, options);
   buildTilePipeline(pm);
   buildGPUPipeline(pm, options);
-  addTileToNVVMPasses(pm, options.arch);
+  addGPUToNVVMPasses(pm, options.arch);
 }
 
 void mlir::ffd::registerPipelines() {
-  PassPipelineRegistration<CPUOptions>(
+  PassPipelineRegistration<CPUPipelineOptions>(
       "ffd-to-cpu",
       "Compile a decode to the LLVM dialect for the CPU: specialise, fuse, "
       "bufferise, tile, vectorise.",
       buildCPUPipeline);
-  PassPipelineRegistration<PTXOptions>(
+  PassPipelineRegistration<PTXPipelineOptions>(
       "ffd-to-ptx",
       "Compile a decode to the NVVM dialect, ready for translation to PTX: "
       "specialise, fuse, bufferise, tile, schedule, lower to warps.",

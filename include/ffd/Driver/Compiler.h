@@ -15,6 +15,7 @@
 #include "ffd/Dialect/FFDDialect.h"
 #include "ffd/Driver/Programs.h"
 #include "ffd/Pipelines/Pipelines.h"
+#include "ffd/Target/CPU.h"
 #include "mlir/IR/BuiltinOps.h"
 
 namespace mlir::ffd {
@@ -51,6 +52,11 @@ LogicalResult checkTarget(const CompilerOptions &options, Stage stage,
 FailureOr<std::string> compile(ModuleOp module, Stage stage,
                                const CompilerOptions &options,
                                std::string &error);
+
+/// Compiles a module with one kernel into a function of this process.
+FailureOr<std::unique_ptr<CPUKernel>>
+compileCPUKernel(ModuleOp module, StringRef entry,
+                 const CompilerOptions &options, std::string &error);
 
 } // namespace mlir::ffd
 

@@ -18,7 +18,7 @@
 namespace mlir::ffd {
 
 /// Options that both pipelines have.
-struct TileOptions : PassPipelineOptions<TileOptions> {
+struct TilePipelineOptions : PassPipelineOptions<TilePipelineOptions> {
   Option<bool> fuse{*this, "fuse",
                     llvm::cl::desc("one kernel (true) or the paper's split "
                                    "execution: a selector and a computer"),
@@ -41,13 +41,13 @@ struct TileOptions : PassPipelineOptions<TileOptions> {
                               llvm::cl::init(0)};
 };
 
-struct CPUOptions : TileOptions {
+struct CPUPipelineOptions : TilePipelineOptions {
   Option<std::string> isa{
       *this, "isa", llvm::cl::desc("avx2, avx512 or avx512vnni"),
       llvm::cl::init("avx2")};
 };
 
-struct PTXOptions : TileOptions {
+struct PTXPipelineOptions : TilePipelineOptions {
   Option<std::string> arch{*this, "arch",
                            llvm::cl::desc("GPU architecture, e.g. sm_90a"),
                            llvm::cl::init("sm_90a")};
@@ -62,15 +62,17 @@ struct PTXOptions : TileOptions {
 };
 
 /// L1 on tensors to specialised L1 (fused, where asked for and legal).
-void buildFusePipeline(OpPassManager &pm, const TileOptions &options);
+void buildFusePipeline(OpPassManager &pm, const TilePipelineOptions &options);
 /// Fused L1 on tensors to tile programs.
 void buildTilePipeline(OpPassManager &pm);
 /// Tile programs to the GPU level.
-void buildGPUPipeline(OpPassManager &pm, const PTXOptions &options);
+void buildGPUPipeline(OpPassManager &pm, const PTXPipelineOptions &options);
+/// Tile programs to the LLVM dialect for the CPU.
+void addCPULoweringPasses(OpPassManager &pm, const CPUPipelineOptions &options);
 /// L1 to the LLVM dialect for the CPU: pipeline `ffd-to-cpu`.
-void buildCPUPipeline(OpPassManager &pm, const CPUOptions &options);
+void buildCPUPipeline(OpPassManager &pm, const CPUPipelineOptions &options);
 /// L1 to the NVVM dialect, ready for translation to PTX: pipeline `ffd-to-ptx`.
-void buildPTXPipeline(OpPassManager &pm, const PTXOptions &options);
+void buildPTXPipeline(OpPassManager &pm, const PTXPipelineOptions &options);
 
 void registerPipelines();
 

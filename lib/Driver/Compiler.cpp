@@ -1,0 +1,299 @@
+//===- Compiler.cpp - From a module to any stage ---- -*- C++ -*-===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Runs the pipelines stage by stage. A stage that a target does not have is an
+// error before anything runs.
+//
+//===----------------------------------------------------------------------===//
+
+#include "ffd/Driver/Compiler.h"
+
+#include "ffd/Conversion/GPUPipeline.h"
+#include "ffd/Conversion/Passes.h"
+#include "ffd/Package.h"
+#include "ffd/Target/CPU.h"
+#include "ffd/Target/PTX.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Transforms/BufferizableOpInterfaceImpl.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Dialect/Bufferization/Transforms/FuncBufferizableOpInterfaceImpl.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Tensor/Transforms/BufferizableOpInterfaceImpl.h"
+#include "mlir/Pass/PassManager.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+using namespace mlir::ffd;
+
+void mlir::ffd::registerCompilerDialects(DialectRegistry &registry) {
+  registry.insert<FFDDialect, arith::ArithDialect,
+                  bufferization::BufferizationDialect, func::FuncDialect,
+                  LLVM::LLVMDialect, NVVM::NVVMDialect, tensor::TensorDialect>();
+  registerBufferizableOpInterfaceExternalModels(registry);
+  arith::registerBufferizableOpInterfaceExternalModels(registry);
+  bufferization::func_ext::registerBufferizableOpInterfaceExternalModels(
+      registry);
+  tensor::registerBufferizableOpInterfaceExternalModels(registry);
+}
+
+static StringRef getStageName(Stage stage) {
+  static const StringRef names[] = {"ffd",  "fused", "tile",  "gpu",    "nvvm",
+                                    "llvm", "ptx",   "cubin", "object", "package"};
+  return names[static_cast<unsigned>(stage)];
+}
+
+LogicalResult mlir::ffd::checkTarget(const CompilerOptions &options,
+                                     Stage stage, std::string &error) {
+  bool needsGPU = llvm::is_contained(
+      {Stage::GPU, Stage::NVVM, Stage::PTX, Stage::Cubin, Stage::Package},
+      stage);
+  if (options.isCPU()) {
+    if (needsGPU) {
+      error = ("arch is cpu, which has no stage '" + getStageName(stage) +
+               "'; expected ffd, fused, tile, llvm or object")
+                  .str();
+      return failure();
+    }
+    if (!options.isa.empty() && !llvm::is_contained(getISAs(), options.isa)) {
+      error = "isa is '" + options.isa + "', expected " +
+              llvm::join(getISAs(), ", ");
+      return failure();
+    }
+    return success();
+  }
+  SmallVector<StringRef> names;
+  for (const GPUArch &arch : getGPUArchs())
+    names.push_back(arch.name);
+  if (!llvm::is_contained(names, options.arch)) {
+    error = "arch is '" + options.arch + "', expected cpu, " +
+            llvm::join(names, ", ");
+    return failure();
+  }
+  if (stage == Stage::Object) {
+    error = "arch is " + options.arch +
+            ", which has no stage 'object'; expected ptx, cubin or package";
+    return failure();
+  }
+  if (!options.isa.empty()) {
+    error = "isa is '" + options.isa + "' but arch is " + options.arch +
+            "; expected arch cpu";
+    return failure();
+  }
+  return success();
+}
+
+/// Pipeline options common to both targets.
+static void setCommon(TilePipelineOptions &to, const CompilerOptions &from) {
+  to.fuse = from.fuse;
+  to.headDim = from.headDim;
+  to.valueDim = from.valueDim;
+  to.group = from.group;
+  to.element = from.element;
+  to.scanBits = from.scanBits;
+  to.quantBlock = from.quantBlock;
+  to.selectBlock = from.selectBlock;
+}
+
+static std::string print(ModuleOp module) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  module.print(os);
+  os << "\n";
+  return text;
+}
+
+/// The kernels of a module after lowering to NVVM.
+static SmallVector<LLVM::LLVMFuncOp> getKernels(ModuleOp module) {
+  SmallVector<LLVM::LLVMFuncOp> kernels;
+  for (auto function : module.getOps<LLVM::LLVMFuncOp>())
+    if (function->hasAttr(NVVM::NVVMDialect::getKernelFuncAttrName()))
+      kernels.push_back(function);
+  return kernels;
+}
+
+namespace {
+/// What a package says about a kernel, read off the module at the tile level.
+struct KernelFacts {
+  SpecAttr spec;
+  bool exact = false;
+  unsigned teams = 0;
+
+  explicit KernelFacts(ModuleOp module) {
+    module.walk([&](Operation *op) {
+      if (auto team = dyn_cast<TileTeamsOp>(op)) {
+        spec = team.getSpec();
+        ++teams;
+      }
+      exact |= isa<TileExactExtentOp>(op);
+    });
+  }
+};
+} // namespace
+
+static FailureOr<std::string> makePackage(ModuleOp module,
+                                          const KernelFacts &facts,
+                                          std::string ptx,
+                                          const CompilerOptions &options,
+                                          std::string &error) {
+  SmallVector<LLVM::LLVMFuncOp> kernels = getKernels(module);
+  if (kernels.size() != 1 || facts.teams != 1) {
+    error = "the module has " + std::to_string(kernels.size()) +
+            " kernels, expected one: a package holds a fused program";
+    return failure();
+  }
+  auto attribute = [&](StringRef name) -> int32_t {
+    auto attr = kernels[0]->getAttrOfType<IntegerAttr>(name);
+    return attr ? attr.getInt() : 0;
+  };
+  ::ffd::Package package;
+  package.kind = ::ffd::PackageKind::Ptx;
+  package.program =
+      facts.exact ? ::ffd::Program::Exact : ::ffd::Program::Decode;
+  package.target = options.arch;
+  package.entry = kernels[0].getName().str();
+  SpecAttr spec = facts.spec;
+  package.spec = {static_cast<int32_t>(spec.getHeadDim()),
+                  static_cast<int32_t>(spec.getValueDim()),
+                  static_cast<int32_t>(spec.getGroup()),
+                  spec.isBF16() ? FFD_BF16 : FFD_F16,
+                  static_cast<int32_t>(spec.getScanBits()),
+                  static_cast<int32_t>(spec.getQuantBlock()),
+                  static_cast<int32_t>(spec.getSelectBlock())};
+  package.threads = attribute(kThreadsAttr);
+  package.sharedBytes = attribute(kSharedBytesAttr);
+  package.ctasPerSm = attribute(kCtasAttr);
+  package.payload = std::move(ptx);
+  std::string bytes;
+  ::ffd::Status status = package.serialize(bytes);
+  if (!status.ok()) {
+    error = status.message();
+    return failure();
+  }
+  return bytes;
+}
+
+/// Lowers tile programs for the CPU; returns the instruction set, this
+/// machine's best where none was asked for.
+static FailureOr<std::string> lowerForCPU(ModuleOp module,
+                                          const CompilerOptions &options,
+                                          std::string &error) {
+  std::string isa = options.isa;
+  if (isa.empty()) {
+    FailureOr<StringRef> detected = detectISA(error);
+    if (failed(detected))
+      return failure();
+    isa = detected->str();
+  }
+  CPUPipelineOptions pipeline;
+  pipeline.isa = isa;
+  PassManager pm(module.getContext());
+  addCPULoweringPasses(pm, pipeline);
+  if (failed(pm.run(module)))
+    return failure();
+  return isa;
+}
+
+static FailureOr<std::string> compileForCPU(ModuleOp module, Stage stage,
+                                            const CompilerOptions &options,
+                                            std::string &error) {
+  FailureOr<std::string> isa = lowerForCPU(module, options, error);
+  if (failed(isa))
+    return failure();
+  return stage == Stage::LLVM ? translateToLLVMText(module, *isa, error)
+                              : translateToObject(module, *isa, error);
+}
+
+static FailureOr<std::string> compileForGPU(ModuleOp module, Stage stage,
+                                            const CompilerOptions &options,
+                                            std::string &error) {
+  KernelFacts facts(module);
+  PTXPipelineOptions pipeline;
+  pipeline.arch = options.arch;
+  pipeline.warps = options.warps;
+  pipeline.ctas = options.ctas;
+  pipeline.stages = options.stages;
+  pipeline.slots = options.slots;
+  PassManager pm(module.getContext());
+  buildGPUPipeline(pm, pipeline);
+  if (stage != Stage::GPU)
+    addGPUToNVVMPasses(pm, options.arch);
+  if (failed(pm.run(module)))
+    return failure();
+  if (stage == Stage::GPU || stage == Stage::NVVM)
+    return print(module);
+
+  PTXOptions translation;
+  std::string llvmText;
+  if (stage == Stage::LLVM)
+    translation.llvmIR = &llvmText;
+  FailureOr<std::string> ptx =
+      translateToPTX(module, options.arch, translation);
+  if (failed(ptx))
+    return failure();
+  switch (stage) {
+  case Stage::LLVM:
+    return llvmText;
+  case Stage::Cubin:
+    return assemblePTX(*ptx, options.arch, error);
+  case Stage::Package:
+    return makePackage(module, facts, std::move(*ptx), options, error);
+  default:
+    return ptx;
+  }
+}
+
+/// L1 to fused L1 to tile programs, as far as the stage asks.
+static LogicalResult lowerToTile(ModuleOp module, Stage stage,
+                                 const CompilerOptions &options) {
+  if (stage == Stage::FFD)
+    return success();
+  TilePipelineOptions pipeline;
+  setCommon(pipeline, options);
+  PassManager pm(module.getContext());
+  buildFusePipeline(pm, pipeline);
+  if (stage != Stage::Fused)
+    buildTilePipeline(pm);
+  return pm.run(module);
+}
+
+FailureOr<std::string> mlir::ffd::compile(ModuleOp module, Stage stage,
+                                          const CompilerOptions &options,
+                                          std::string &error) {
+  if (failed(checkTarget(options, stage, error)) ||
+      failed(lowerToTile(module, stage, options)))
+    return failure();
+  if (stage <= Stage::Tile)
+    return print(module);
+  if (!llvm::any_of(module.getOps(), [](Operation &op) {
+        return op.walk([](TileTeamsOp) { return WalkResult::interrupt(); })
+            .wasInterrupted();
+      })) {
+    error = "the module has no kernel, expected a function with an ffd.decode, "
+            "ffd.exact, or the steps of one";
+    return failure();
+  }
+  return options.isCPU() ? compileForCPU(module, stage, options, error)
+                         : compileForGPU(module, stage, options, error);
+}
+
+FailureOr<std::unique_ptr<CPUKernel>>
+mlir::ffd::compileCPUKernel(ModuleOp module, StringRef entry,
+                            const CompilerOptions &options,
+                            std::string &error) {
+  if (failed(checkTarget(options, Stage::Object, error)) ||
+      failed(lowerToTile(module, Stage::Object, options)))
+    return failure();
+  FailureOr<std::string> isa = lowerForCPU(module, options, error);
+  if (failed(isa))
+    return failure();
+  return CPUKernel::create(module, *isa, entry, error);
+}
