@@ -56,30 +56,39 @@ struct FuseSelectorAndComputer : OpRewritePattern<AttendOp> {
     if (!isa<TopDeltaAttr, AllAttr>(select.getSelector()))
       return rewriter.notifyMatchFailure(
           select, "selector needs a pass over the whole row");
-    auto scan = select.getBest().getDefiningOp<ScanOp>();
-    auto pseudoMax = select.getRowMax().getDefiningOp<PseudoMaxOp>();
-    if (!scan || !pseudoMax ||
-        select.getUnit().getDefiningOp<PseudoMaxOp>() != pseudoMax)
-      return rewriter.notifyMatchFailure(
-          select, "inputs are not from ffd.scan and one ffd.pseudo_max");
-    if (!scan->hasOneUse() || !pseudoMax.getRowMaxResult().hasOneUse() ||
-        !pseudoMax.getUnitResult().hasOneUse())
-      return rewriter.notifyMatchFailure(
-          select, "scores or pseudo-max have another user");
-    if (scan.getQuery() != attend.getQuery() ||
-        pseudoMax.getQuery() != attend.getQuery() ||
-        scan.getCache() != attend.getCache() ||
-        pseudoMax.getCache() != attend.getCache() ||
-        select.getCache() != attend.getCache() ||
-        pseudoMax.getSmScale() != attend.getSmScale())
-      return rewriter.notifyMatchFailure(
-          attend, "steps differ in query, cache or softmax scale");
+    // #ffd.all reads no scores, whatever computes them.
+    ScanOp scan;
+    PseudoMaxOp pseudoMax;
     Block *block = attend->getBlock();
-    if (scan->getBlock() != block || pseudoMax->getBlock() != block ||
-        select->getBlock() != block)
+    Operation *first = select;
+    if (isa<TopDeltaAttr>(select.getSelector())) {
+      scan = select.getBest().getDefiningOp<ScanOp>();
+      pseudoMax = select.getRowMax().getDefiningOp<PseudoMaxOp>();
+      if (!scan || !pseudoMax ||
+          select.getUnit().getDefiningOp<PseudoMaxOp>() != pseudoMax)
+        return rewriter.notifyMatchFailure(
+            select, "inputs are not from ffd.scan and one ffd.pseudo_max");
+      if (!scan->hasOneUse() || !pseudoMax.getRowMaxResult().hasOneUse() ||
+          !pseudoMax.getUnitResult().hasOneUse())
+        return rewriter.notifyMatchFailure(
+            select, "scores or pseudo-max have another user");
+      if (scan.getQuery() != attend.getQuery() ||
+          pseudoMax.getQuery() != attend.getQuery() ||
+          scan.getCache() != attend.getCache() ||
+          pseudoMax.getCache() != attend.getCache() ||
+          pseudoMax.getSmScale() != attend.getSmScale())
+        return rewriter.notifyMatchFailure(
+            attend, "steps differ in query, cache or softmax scale");
+      if (scan->getBlock() != block || pseudoMax->getBlock() != block)
+        return rewriter.notifyMatchFailure(attend,
+                                           "steps are in several blocks");
+      first = scan->isBeforeInBlock(pseudoMax) ? scan.getOperation()
+                                               : pseudoMax;
+    }
+    if (select.getCache() != attend.getCache())
+      return rewriter.notifyMatchFailure(attend, "steps differ in cache");
+    if (select->getBlock() != block)
       return rewriter.notifyMatchFailure(attend, "steps are in several blocks");
-    Operation *first = scan->isBeforeInBlock(pseudoMax) ? scan.getOperation()
-                                                        : pseudoMax;
     if (!nothingWritesBetween(first, attend))
       return rewriter.notifyMatchFailure(attend,
                                          "memory is written between the steps");
@@ -103,9 +112,11 @@ struct FuseSelectorAndComputer : OpRewritePattern<AttendOp> {
                                   attend);
     rewriter.replaceOp(attend,
                        {decode.getOutResult(), decode.getLseResult()});
-    for (Operation *op : {select.getOperation(), scan.getOperation(),
-                          pseudoMax.getOperation()})
-      rewriter.eraseOp(op);
+    rewriter.eraseOp(select);
+    if (scan)
+      rewriter.eraseOp(scan);
+    if (pseudoMax)
+      rewriter.eraseOp(pseudoMax);
     return success();
   }
 };

@@ -133,7 +133,7 @@ struct SpecializePass : mlir::ffd::impl::FFDSpecializeBase<SpecializePass> {
     replacer.recursivelyReplaceElementsIn(module, /*replaceAttrs=*/true,
                                           /*replaceLocs=*/false,
                                           /*replaceTypes=*/true);
-    module.walk([&](CacheViewOp view) { refinePlanes(view); });
+    module.walk([&](CacheViewOp view) { refinePlanes(view, module); });
   }
 
 private:
@@ -233,8 +233,9 @@ private:
   }
 
   /// Gives planes that are function arguments the innermost size that the
-  /// layout prescribes.
-  static void refinePlanes(CacheViewOp view) {
+  /// layout prescribes. The types of a function that is called, and of an
+  /// argument that something else uses, stay: their other ends are typed too.
+  static void refinePlanes(CacheViewOp view, ModuleOp module) {
     SpecAttr spec = view.getCache().getType().getSpec();
     ::ffd::Layout layout = spec.getLayout();
     auto refine = [&](Value plane, int64_t size) {
@@ -245,7 +246,11 @@ private:
         return;
       auto function =
           dyn_cast<FunctionOpInterface>(argument.getOwner()->getParentOp());
-      if (!function || !argument.getOwner()->isEntryBlock())
+      if (!function || !argument.getOwner()->isEntryBlock() ||
+          !SymbolTable::symbolKnownUseEmpty(function, module) ||
+          !llvm::all_of(argument.getUsers(), [](Operation *user) {
+            return isa<CacheViewOp>(user);
+          }))
         return;
       SmallVector<int64_t> shape(type.getShape());
       shape.back() = size;

@@ -41,15 +41,44 @@ static Op findWriter(Value buffer, Operation *reader) {
   return writer;
 }
 
+/// What every root needs: sizes, memory, and a place in the function's body.
 static LogicalResult checkReady(Operation *op, SpecAttr spec) {
   if (!spec.isComplete())
     return op->emitOpError("has the incomplete spec ")
            << spec << ", expected --ffd-specialize to have run";
-  for (Value operand : op->getOperands())
+  for (Value operand : op->getOperands()) {
     if (isa<TensorType>(operand.getType()))
       return op->emitOpError("has tensor operands, expected memrefs; bufferise "
                              "first");
+    if (isa<CacheType>(operand.getType()) &&
+        !operand.getDefiningOp<CacheViewOp>())
+      return op->emitOpError("operand 'cache' is not the result of "
+                             "'ffd.cache.view', expected one");
+  }
+  if (!isa<func::FuncOp>(op->getParentOp()))
+    return op->emitOpError("is nested in '")
+           << op->getParentOp()->getName()
+           << "', expected it in the body of a function";
   return success();
+}
+
+/// Scores and pseudo-max stay in registers, so nothing but the selection may
+/// read the buffers that an unfused program has for them.
+static LogicalResult checkScoresStayLocal(func::FuncOp function) {
+  WalkResult result = function.walk([](Operation *op) -> WalkResult {
+    if (!isa<ScanOp, PseudoMaxOp>(op))
+      return success();
+    for (Value buffer : cast<DestinationStyleOpInterface>(op).getDpsInits())
+      if (!buffer.getDefiningOp<memref::AllocOp>() ||
+          !llvm::all_of(buffer.getUsers(), [&](Operation *user) {
+            return user == op || isa<SelectOp, memref::DeallocOp>(user);
+          }))
+        return op->emitOpError("writes memory that others see, expected a "
+                               "'memref.alloc' that only 'ffd.select' reads: "
+                               "a kernel keeps scores in registers");
+    return success();
+  });
+  return failure(result.wasInterrupted());
 }
 
 static LogicalResult tileDecode(DecodeOp op) {
@@ -105,20 +134,24 @@ static LogicalResult tileSelect(SelectOp op) {
     return op.emitOpError("selector ")
            << op.getSelector()
            << " has no tile program, expected #ffd.top_delta or #ffd.all";
-  auto scan = findWriter<ScanOp>(op.getBest(), op);
-  if (!scan)
-    return op.emitOpError("operand 'best' is not written by an 'ffd.scan' "
-                          "before it in its block, expected one");
-  auto pseudoMax = findWriter<PseudoMaxOp>(op.getRowMax(), op);
-  if (!pseudoMax || pseudoMax.getUnit() != op.getUnit())
-    return op.emitOpError("operands 'row_max' and 'unit' are not written by one "
-                          "'ffd.pseudo_max' before it in its block, expected "
-                          "one");
-  if (scan.getCache() != op.getCache() ||
-      pseudoMax.getCache() != op.getCache() ||
-      scan.getQuery() != pseudoMax.getQuery())
-    return op.emitOpError("and its 'ffd.scan' and 'ffd.pseudo_max' differ in "
-                          "query or cache, expected the same");
+  ScanOp scan;
+  PseudoMaxOp pseudoMax;
+  if (!all) {
+    scan = findWriter<ScanOp>(op.getBest(), op);
+    if (!scan)
+      return op.emitOpError("operand 'best' is not written by an 'ffd.scan' "
+                            "before it in its block, expected one");
+    pseudoMax = findWriter<PseudoMaxOp>(op.getRowMax(), op);
+    if (!pseudoMax || pseudoMax.getUnit() != op.getUnit())
+      return op.emitOpError("operands 'row_max' and 'unit' are not written by "
+                            "one 'ffd.pseudo_max' before it in its block, "
+                            "expected one");
+    if (scan.getCache() != op.getCache() ||
+        pseudoMax.getCache() != op.getCache() ||
+        scan.getQuery() != pseudoMax.getQuery())
+      return op.emitOpError("and its 'ffd.scan' and 'ffd.pseudo_max' differ in "
+                            "query or cache, expected the same");
+  }
 
   OpBuilder builder(op);
   TileProgram program(builder, op.getLoc(), op.getCache().getType().getSpec());
@@ -175,7 +208,7 @@ private:
       auto argument = dyn_cast<BlockArgument>(value);
       return argument && argument.getOwner() == &function.front();
     };
-    auto terminator = cast<func::ReturnOp>(function.back().getTerminator());
+    auto terminator = cast<func::ReturnOp>(function.front().getTerminator());
     for (Value value : terminator.getOperands())
       if (!isArgument(value))
         return function.emitError("function '")
@@ -214,11 +247,38 @@ private:
     }
   }
 
+  /// Several kernels share nothing but memory that the caller gave: what one
+  /// reads from another is an argument, and no other op writes memory.
+  static LogicalResult checkSeparable(func::FuncOp function) {
+    WalkResult result = function.walk([](Operation *op) -> WalkResult {
+      if (auto attend = dyn_cast<AttendOp>(op))
+        if (attend.getMask().getDefiningOp<memref::AllocOp>())
+          return attend.emitOpError(
+              "operand 'mask' is a local buffer, expected an argument of the "
+              "function: another kernel writes it");
+      if (isa<PseudoMaxOp, ScanOp, memref::DeallocOp>(op) || isRoot(op) ||
+          op->hasTrait<OpTrait::HasRecursiveMemoryEffects>())
+        return success();
+      auto interface = dyn_cast<MemoryEffectOpInterface>(op);
+      if (interface ? interface.hasEffect<MemoryEffects::Write>()
+                    : !isMemoryEffectFree(op) && !isa<func::FuncOp>(op))
+        return op->emitOpError("writes memory in a function that becomes "
+                               "several kernels, expected row ops only");
+      return success();
+    });
+    return failure(result.wasInterrupted());
+  }
+
   static LogicalResult tileFunction(func::FuncOp function,
                                     SymbolTable &symbols) {
     SmallVector<Operation *> roots = getRoots(function);
     if (roots.empty())
       return success();
+    if (!function.getBody().hasOneBlock())
+      return function.emitError("function '")
+             << function.getName() << "' has "
+             << function.getBody().getBlocks().size()
+             << " blocks, expected one";
     for (Operation *root : roots) {
       SpecAttr spec;
       if (auto exact = dyn_cast<ExactOp>(root))
@@ -229,6 +289,9 @@ private:
       if (failed(checkReady(root, spec)))
         return failure();
     }
+    if (failed(checkScoresStayLocal(function)) ||
+        (roots.size() > 1 && failed(checkSeparable(function))))
+      return failure();
     if (failed(dropReturnedArguments(function)))
       return failure();
     if (roots.size() == 1) {

@@ -58,3 +58,26 @@ func.func @exact(%q: memref<1x4x128xf16>, %k: memref<1x1x?x128xf16>, %v: memref<
       outs(%o, %l : memref<1x4x64xf32>, memref<1x4xf32>)
   return
 }
+
+// Every op on memrefs: no results.
+// CHECK-LABEL: @on_memrefs
+func.func @on_memrefs(%q: memref<1x4x128xf16>, %cache: !ffd.cache<#s>, %delta: memref<1xf32>, %sm: f32,
+    %pm: memref<1x4xi32>, %u: memref<1x4xf32>, %b: memref<1x4x?xi32>, %m: memref<1x1x?xi8>,
+    %o: memref<1x4x64xf32>, %l: memref<1x4xf32>) {
+  // CHECK: ffd.pseudo_max ins({{.*}}) outs(%{{.*}}, %{{.*}} : memref<1x4xi32>, memref<1x4xf32>){{$}}
+  ffd.pseudo_max ins(%q, %cache, %sm : memref<1x4x128xf16>, !ffd.cache<#s>)
+      outs(%pm, %u : memref<1x4xi32>, memref<1x4xf32>)
+  // CHECK: ffd.scan ins({{.*}}) outs(%{{.*}} : memref<1x4x?xi32>){{$}}
+  ffd.scan ins(%q, %cache : memref<1x4x128xf16>, !ffd.cache<#s>) outs(%b : memref<1x4x?xi32>)
+  // CHECK: ffd.select #ffd.all ins({{.*}}) outs(%{{.*}} : memref<1x1x?xi8>) {note = "kept"}{{$}}
+  ffd.select #ffd.all
+      ins(%b, %pm, %u, %delta, %cache : memref<1x4x?xi32>, memref<1x4xi32>, memref<1x4xf32>, memref<1xf32>, !ffd.cache<#s>)
+      outs(%m : memref<1x1x?xi8>) {note = "kept"}
+  // CHECK: ffd.attend ins({{.*}}) outs(%{{.*}}, %{{.*}} : memref<1x4x64xf32>, memref<1x4xf32>){{$}}
+  ffd.attend ins(%q, %cache, %m, %sm : memref<1x4x128xf16>, !ffd.cache<#s>, memref<1x1x?xi8>)
+      outs(%o, %l : memref<1x4x64xf32>, memref<1x4xf32>)
+  // CHECK: ffd.decode #ffd.all ins({{.*}}) outs(%{{.*}}, %{{.*}}, %{{.*}} : memref<1x4x64xf32>, memref<1x4xf32>, memref<1x1x?xi8>){{$}}
+  ffd.decode #ffd.all ins(%q, %cache, %delta, %sm : memref<1x4x128xf16>, !ffd.cache<#s>, memref<1xf32>)
+      outs(%o, %l, %m : memref<1x4x64xf32>, memref<1x4xf32>, memref<1x1x?xi8>)
+  return
+}
