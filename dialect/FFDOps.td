@@ -107,7 +107,7 @@ def FFD_CacheViewOp : FFD_Op<"cache.view", [Pure]> {
     `lengths` `(` $lengths `)` `lag` `(` $lag `)` attr-dict `:`
     type($thumbnails) `,` type($residuals) `,` type($values) `,` type($smax) `,`
     type($tail_k) `,` type($tail_v) `,` type($page_table) `,` type($lengths)
-    `->` type($cache)
+    `->` qualified(type($cache))
   }];
   let hasFolder = 1;
   let hasVerifier = 1;
@@ -150,7 +150,8 @@ def FFD_PseudoMaxOp : FFD_RowOp<"pseudo_max", [AttrSizedResultSegments]> {
   let results = (outs Optional<TensorRankOf<[I32], [2]>>:$row_max_result,
                       Optional<TensorRankOf<[F32], [2]>>:$unit_result);
   let assemblyFormat = [{
-    `ins` `(` $query `,` $cache `,` $sm_scale `:` type($query) `,` type($cache) `)`
+    `ins` `(` $query `,` $cache `,` $sm_scale `:` type($query) `,`
+    qualified(type($cache)) `)`
     `outs` `(` $row_max `,` $unit `:` type($row_max) `,` type($unit) `)` attr-dict
     (`->` type($row_max_result)^ `,` type($unit_result))?
   }];
@@ -182,7 +183,8 @@ def FFD_ScanOp : FFD_RowOp<"scan"> {
                        FFD_Shaped<I32, 3>:$best);
   let results = (outs Optional<TensorRankOf<[I32], [3]>>:$result);
   let assemblyFormat = [{
-    `ins` `(` $query `,` $cache `:` type($query) `,` type($cache) `)`
+    `ins` `(` $query `,` $cache `:` type($query) `,`
+    qualified(type($cache)) `)`
     `outs` `(` $best `:` type($best) `)` attr-dict (`->` type($result)^)?
   }];
   let extraClassDeclaration = [{
@@ -220,7 +222,7 @@ def FFD_SelectOp : FFD_RowOp<"select"> {
   let assemblyFormat = [{
     $selector `ins` `(` $best `,` $row_max `,` $unit `,` $delta `,` $cache `:`
     type($best) `,` type($row_max) `,` type($unit) `,` type($delta) `,`
-    type($cache) `)` `outs` `(` $mask `:` type($mask) `)` attr-dict
+    qualified(type($cache)) `)` `outs` `(` $mask `:` type($mask) `)` attr-dict
     (`->` type($result)^)?
   }];
   let hasCanonicalizer = 1;
@@ -253,8 +255,8 @@ def FFD_AttendOp : FFD_RowOp<"attend", [AttrSizedResultSegments]> {
                       Optional<TensorRankOf<[F32], [2]>>:$lse_result);
   let assemblyFormat = [{
     `ins` `(` $query `,` $cache `,` $mask `,` $sm_scale `:` type($query) `,`
-    type($cache) `,` type($mask) `)` `outs` `(` $out `,` $lse `:` type($out) `,`
-    type($lse) `)` attr-dict (`->` type($out_result)^ `,` type($lse_result))?
+    qualified(type($cache)) `,` type($mask) `)` `outs` `(` $out `,` $lse `:`
+    type($out) `,` type($lse) `)` attr-dict (`->` type($out_result)^ `,` type($lse_result))?
   }];
   let extraClassDeclaration = [{
     ::mlir::MutableOperandRange getDpsInitsMutable() {
@@ -297,7 +299,7 @@ def FFD_DecodeOp : FFD_RowOp<"decode", [AttrSizedResultSegments]> {
                       Optional<TensorRankOf<[I8], [3]>>:$kept_result);
   let assemblyFormat = [{
     $selector `ins` `(` $query `,` $cache `,` $delta `,` $sm_scale `:`
-    type($query) `,` type($cache) `,` type($delta) `)`
+    type($query) `,` qualified(type($cache)) `,` type($delta) `)`
     `outs` `(` $out `,` $lse `,` $kept `:` type($out) `,` type($lse) `,`
     type($kept) `)` attr-dict
     (`->` type($out_result)^ `,` type($lse_result) `,` type($kept_result))?

@@ -123,7 +123,7 @@ def FFD_TileDistributeOp : FFD_TileOp<"distribute", [
   let assemblyFormat = [{
     $domain `(` $over `:` type($over) `)` `combine` $combiner
     (`init` `(` $init^ `:` type($init) `)`)? attr-dict-with-keyword $region `->`
-    type($result)
+    qualified(type($result))
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
@@ -176,7 +176,8 @@ def FFD_TileExtentOp : FFD_TileOp<"extent", [
   }];
   let arguments = (ins FFD_CacheType:$cache, Index:$row);
   let results = (outs Index:$blocks, Index:$tail);
-  let assemblyFormat = "$cache `[` $row `]` attr-dict `:` type($cache)";
+  let assemblyFormat =
+      "$cache `[` $row `]` attr-dict `:` qualified(type($cache))";
 }
 
 def FFD_TileExactExtentOp : FFD_TileOp<"exact_extent", [
@@ -216,8 +217,8 @@ def FFD_TileQueryOp : FFD_TileValueOp<"query", [MemoryEffects<[MemRead]>]> {
   let results = (outs FFD_QueryType:$result);
   let assemblyFormat = [{
     $memory `[` $row `]` `scale` `(` $sm_scale `)` (`cache` `(` $cache^ `)`)?
-    attr-dict `:` `(` type($memory) `,` type($sm_scale) (`,` type($cache)^)? `)`
-    `->` type($result)
+    attr-dict `:` `(` type($memory) `,` type($sm_scale)
+    (`,` qualified(type($cache))^)? `)` `->` qualified(type($result))
   }];
   let hasVerifier = 1;
 }
@@ -237,8 +238,9 @@ def FFD_TileThresholdOp : FFD_TileValueOp<"threshold", [MemoryEffects<[MemRead]>
                        MemRefRankOf<[F32], [1]>:$delta, Index:$row);
   let results = (outs FFD_ThresholdType:$result);
   let assemblyFormat = [{
-    $query `,` $row_max `,` $delta `[` $row `]` attr-dict `:` `(` type($query) `,`
-    type($row_max) `,` type($delta) `)` `->` type($result)
+    $query `,` $row_max `,` $delta `[` $row `]` attr-dict `:` `(`
+    qualified(type($query)) `,` qualified(type($row_max)) `,` type($delta) `)`
+    `->` qualified(type($result))
   }];
 }
 
@@ -257,8 +259,8 @@ def FFD_TileInitOp : FFD_TileValueOp<"init", [Pure]> {
   let arguments = (ins FFD_QueryType:$query, Optional<FFD_RowMaxType>:$row_max);
   let results = (outs FFD_StateType:$result);
   let assemblyFormat = [{
-    $query (`max` `(` $row_max^ `)`)? attr-dict `:` `(` type($query)
-    (`,` type($row_max)^)? `)` `->` type($result)
+    $query (`max` `(` $row_max^ `)`)? attr-dict `:` `(` qualified(type($query))
+    (`,` qualified(type($row_max))^)? `)` `->` qualified(type($result))
   }];
 }
 
@@ -285,7 +287,7 @@ def FFD_TileFinishOp : FFD_TileValueOp<"finish", [
                        Index:$splits);
   let assemblyFormat = [{
     $state `into` $out `,` $lse `[` $row `]` `piece` `(` $split `of` $splits `)`
-    attr-dict `:` `(` type($state) `,` type($out) `,` type($lse) `)` `->` `(` `)`
+    attr-dict `:` `(` qualified(type($state)) `,` type($out) `,` type($lse) `)` `->` `(` `)`
   }];
   let hasVerifier = 1;
 }
@@ -307,8 +309,8 @@ def FFD_TileLoadThumbnailOp : FFD_TileValueOp<"load_thumbnail", [
   let arguments = (ins FFD_CacheType:$cache, Index:$row, Index:$block);
   let results = (outs FFD_ThumbnailType:$result);
   let assemblyFormat = [{
-    $cache `[` $row `,` $block `]` attr-dict `:` `(` type($cache) `)` `->`
-    type($result)
+    $cache `[` $row `,` $block `]` attr-dict `:` `(` qualified(type($cache)) `)` `->`
+    qualified(type($result))
   }];
 }
 
@@ -328,7 +330,7 @@ def FFD_TileLoadBodyOp : FFD_TileValueOp<"load_body", [MemoryEffects<[MemRead]>]
   let results = (outs FFD_BodyType:$result);
   let assemblyFormat = [{
     $cache `[` $row `,` $block `]` `mask` `(` $mask `)` attr-dict `:` `(`
-    type($cache) `,` type($mask) `)` `->` type($result)
+    qualified(type($cache)) `,` qualified(type($mask)) `)` `->` qualified(type($result))
   }];
 }
 
@@ -353,7 +355,7 @@ def FFD_TileLoadTailOp : FFD_TileValueOp<"load_tail", [MemoryEffects<[MemRead]>]
   let results = (outs FFD_TailType:$result);
   let assemblyFormat = [{
     $keys `,` $values `[` $row `,` $tile `]` `of` $tail attr-dict `:` `(`
-    type($keys) `,` type($values) `)` `->` type($result)
+    type($keys) `,` type($values) `)` `->` qualified(type($result))
   }];
   let hasVerifier = 1;
 }
@@ -447,7 +449,7 @@ def FFD_TileFullOp : FFD_TileValueOp<"full", [Pure]> {
     ```
   }];
   let results = (outs FFD_MaskType:$result);
-  let assemblyFormat = "attr-dict `:` type($result)";
+  let assemblyFormat = "attr-dict `:` qualified(type($result))";
 }
 
 def FFD_TileStoreKeptOp : FFD_TileValueOp<"store_kept", [MemoryEffects<[MemWrite]>]> {
@@ -462,8 +464,8 @@ def FFD_TileStoreKeptOp : FFD_TileValueOp<"store_kept", [MemoryEffects<[MemWrite
   let arguments = (ins FFD_MaskType:$mask, FFD_KeptMemory:$kept, Index:$row,
                        Index:$block);
   let assemblyFormat = [{
-    $mask `,` $kept `[` $row `,` $block `]` attr-dict `:` `(` type($mask) `,`
-    type($kept) `)` `->` `(` `)`
+    $mask `,` $kept `[` $row `,` $block `]` attr-dict `:` `(`
+    qualified(type($mask)) `,` type($kept) `)` `->` `(` `)`
   }];
 }
 
@@ -482,7 +484,7 @@ def FFD_TileLoadKeptOp : FFD_TileValueOp<"load_kept", [MemoryEffects<[MemRead]>]
   let results = (outs FFD_MaskType:$result);
   let assemblyFormat = [{
     $kept `[` $row `,` $block `]` attr-dict `:` `(` type($kept) `)` `->`
-    type($result)
+    qualified(type($result))
   }];
 }
 

@@ -21,7 +21,7 @@ class FFD_SpecType<string name, string typeMnemonic, string what>
   let mnemonic = typeMnemonic;
   let summary = what;
   let parameters = (ins "SpecAttr":$spec);
-  let assemblyFormat = "`<` $spec `>`";
+  let assemblyFormat = "`<` qualified($spec) `>`";
 }
 
 def FFD_CacheType : FFD_SpecType<"Cache", "cache",

@@ -16,17 +16,17 @@ func.func @steps(%q: tensor<1x4x128xf16>, %cache: !ffd.cache<#s>, %n: index, %de
   %pm0 = tensor.empty() : tensor<1x4xi32>
   %u0 = tensor.empty() : tensor<1x4xf32>
   %b0 = tensor.empty(%n) : tensor<1x4x?xi32>
-  // CHECK: ffd.pseudo_max ins(%[[Q]], %{{.*}}, %{{.*}} : memref<1x4x128xf16>, <#spec>) outs(%[[PM]], %[[U]] : memref<1x4xi32>, memref<1x4xf32>)
+  // CHECK: ffd.pseudo_max ins(%[[Q]], %{{.*}}, %{{.*}} : memref<1x4x128xf16>, !ffd.cache<#spec>) outs(%[[PM]], %[[U]] : memref<1x4xi32>, memref<1x4xf32>)
   %pm, %u = ffd.pseudo_max ins(%q, %cache, %sm : tensor<1x4x128xf16>, !ffd.cache<#s>)
       outs(%pm0, %u0 : tensor<1x4xi32>, tensor<1x4xf32>) -> tensor<1x4xi32>, tensor<1x4xf32>
-  // CHECK: ffd.scan ins(%[[Q]], %{{.*}} : memref<1x4x128xf16>, <#spec>) outs(%[[B]] : memref<1x4x?xi32>)
+  // CHECK: ffd.scan ins(%[[Q]], %{{.*}} : memref<1x4x128xf16>, !ffd.cache<#spec>) outs(%[[B]] : memref<1x4x?xi32>)
   %best = ffd.scan ins(%q, %cache : tensor<1x4x128xf16>, !ffd.cache<#s>)
       outs(%b0 : tensor<1x4x?xi32>) -> tensor<1x4x?xi32>
-  // CHECK: ffd.select #ffd.top_delta ins(%[[B]], %[[PM]], %[[U]], %{{.*}}, %{{.*}} : memref<1x4x?xi32>, memref<1x4xi32>, memref<1x4xf32>, memref<1xf32>, <#spec>) outs(%[[M]] : memref<1x1x?xi8>)
+  // CHECK: ffd.select #ffd.top_delta ins(%[[B]], %[[PM]], %[[U]], %{{.*}}, %{{.*}} : memref<1x4x?xi32>, memref<1x4xi32>, memref<1x4xf32>, memref<1xf32>, !ffd.cache<#spec>) outs(%[[M]] : memref<1x1x?xi8>)
   %mask = ffd.select #ffd.top_delta
       ins(%best, %pm, %u, %delta, %cache : tensor<1x4x?xi32>, tensor<1x4xi32>, tensor<1x4xf32>, tensor<1xf32>, !ffd.cache<#s>)
       outs(%m0 : tensor<1x1x?xi8>) -> tensor<1x1x?xi8>
-  // CHECK: ffd.attend ins(%[[Q]], %{{.*}}, %[[M]], %{{.*}} : memref<1x4x128xf16>, <#spec>, memref<1x1x?xi8>) outs(%[[O]], %[[L]] : memref<1x4x64xf32>, memref<1x4xf32>)
+  // CHECK: ffd.attend ins(%[[Q]], %{{.*}}, %[[M]], %{{.*}} : memref<1x4x128xf16>, !ffd.cache<#spec>, memref<1x1x?xi8>) outs(%[[O]], %[[L]] : memref<1x4x64xf32>, memref<1x4xf32>)
   %o, %l = ffd.attend ins(%q, %cache, %mask, %sm : tensor<1x4x128xf16>, !ffd.cache<#s>, tensor<1x1x?xi8>)
       outs(%o0, %l0 : tensor<1x4x64xf32>, tensor<1x4xf32>) -> tensor<1x4x64xf32>, tensor<1x4xf32>
   // CHECK: return %[[O]], %[[L]], %[[M]]

@@ -97,7 +97,7 @@ func.func @all_keeps_other_users(%q: tensor<1x4x128xf16>, %cache: !ffd.cache<#s>
 // A tensor.cast that forgets sizes folds into the op.
 // CHECK-LABEL: @tensor_cast
 // CHECK-SAME: %[[Q:[a-z0-9]+]]: tensor<1x4x128xf16>
-// CHECK: ffd.scan ins(%[[Q]], %{{.*}} : tensor<1x4x128xf16>, <#{{.*}}>) outs(%{{.*}} : tensor<1x4x64xi32>) -> tensor<1x4x64xi32>
+// CHECK: ffd.scan ins(%[[Q]], %{{.*}} : tensor<1x4x128xf16>, !ffd.cache<#{{.*}}>) outs(%{{.*}} : tensor<1x4x64xi32>) -> tensor<1x4x64xi32>
 func.func @tensor_cast(%q: tensor<1x4x128xf16>, %cache: !ffd.cache<#s>, %b0: tensor<1x4x64xi32>) -> tensor<1x4x?xi32> {
   %q1 = tensor.cast %q : tensor<1x4x128xf16> to tensor<?x?x128xf16>
   %b1 = tensor.cast %b0 : tensor<1x4x64xi32> to tensor<1x4x?xi32>

@@ -26,10 +26,10 @@ func.func @steps(%q: tensor<1x4x128xf16>, %th: memref<?x?x4352xi8>, %re: memref<
       : memref<?x?x4352xi8>, memref<?x?x16384xi8>, memref<?x?x8192xf16>,
         memref<?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x64xf16>,
         memref<?x?xi32>, memref<?xi32> -> !ffd.cache<#s>
-  // CHECK: ffd.pseudo_max ins(%{{.*}}, %{{.*}}, %{{.*}} : tensor<1x4x128xf16>, <#spec>) outs(%{{.*}}, %{{.*}} : tensor<1x4xi32>, tensor<1x4xf32>) -> tensor<1x4xi32>, tensor<1x4xf32>
+  // CHECK: ffd.pseudo_max ins(%{{.*}}, %{{.*}}, %{{.*}} : tensor<1x4x128xf16>, !ffd.cache<#spec>) outs(%{{.*}}, %{{.*}} : tensor<1x4xi32>, tensor<1x4xf32>) -> tensor<1x4xi32>, tensor<1x4xf32>
   %pm, %u = ffd.pseudo_max ins(%q, %cache, %sm : tensor<1x4x128xf16>, !ffd.cache<#s>)
       outs(%pm0, %u0 : tensor<1x4xi32>, tensor<1x4xf32>) -> tensor<1x4xi32>, tensor<1x4xf32>
-  // CHECK: ffd.scan ins(%{{.*}}, %{{.*}} : tensor<1x4x128xf16>, <#spec>) outs(%{{.*}} : tensor<1x4x?xi32>) -> tensor<1x4x?xi32>
+  // CHECK: ffd.scan ins(%{{.*}}, %{{.*}} : tensor<1x4x128xf16>, !ffd.cache<#spec>) outs(%{{.*}} : tensor<1x4x?xi32>) -> tensor<1x4x?xi32>
   %best = ffd.scan ins(%q, %cache : tensor<1x4x128xf16>, !ffd.cache<#s>)
       outs(%b0 : tensor<1x4x?xi32>) -> tensor<1x4x?xi32>
   // CHECK: ffd.select #ffd.top_k<64> ins(
@@ -39,7 +39,7 @@ func.func @steps(%q: tensor<1x4x128xf16>, %th: memref<?x?x4352xi8>, %re: memref<
   %top_p = ffd.select #ffd.top_p<8.500000e-01 : f64>
       ins(%best, %pm, %u, %delta, %cache : tensor<1x4x?xi32>, tensor<1x4xi32>, tensor<1x4xf32>, tensor<1xf32>, !ffd.cache<#s>)
       outs(%m0 : tensor<1x1x?xi8>) -> tensor<1x1x?xi8>
-  // CHECK: ffd.attend ins(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} : tensor<1x4x128xf16>, <#spec>, tensor<1x1x?xi8>)
+  // CHECK: ffd.attend ins(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} : tensor<1x4x128xf16>, !ffd.cache<#spec>, tensor<1x1x?xi8>)
   %o, %l = ffd.attend ins(%q, %cache, %top_k, %sm : tensor<1x4x128xf16>, !ffd.cache<#s>, tensor<1x1x?xi8>)
       outs(%o0, %l0 : tensor<1x4x64xf32>, tensor<1x4xf32>) -> tensor<1x4x64xf32>, tensor<1x4xf32>
   // CHECK: ffd.decode #ffd.top_delta ins(
