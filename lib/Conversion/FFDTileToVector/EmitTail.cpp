@@ -1,0 +1,49 @@
+//===- EmitTail.cpp - Scores of 16-bit tokens ---------------- -*- C++ -*-===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// tail_c1 of docs/numerics.md: the 16 partial sums are the lanes of a vector, and
+// folding halves of two vectors at a time is just the prescribed order, so that
+// one form serves `ordered` and any order alike. Keys are widened once for
+// several heads.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Emitter.h"
+
+using namespace mlir;
+using namespace mlir::ffd;
+
+LogicalResult Emitter::emit(TileDotOp op) {
+  const QueryValue &query = get<QueryValue>(op.getQuery());
+  const TailValue &tail = get<TailValue>(op.getTail());
+  Value logits = b.alloca(group * 64);
+  const int64_t headsAtOnce = 4;
+  for (int64_t first = 0; first < group; first += headsAtOnce) {
+    int64_t heads = std::min(headsAtOnce, group - first);
+    auto leaf = [&](int64_t token) {
+      SmallVector<Value> sums(heads, b.zeros());
+      for (int64_t c = 0; c < layout.headDim; c += 16) {
+        Value k = b.widen(
+            b.load(b.vec(b.getI16Type()),
+                   b.at(tail.keys, (token * layout.headDim + c) * 2), 2),
+            spec.isBF16());
+        for (int64_t h = 0; h < heads; ++h) {
+          Value q = b.loadF32(
+              b.at(query.natural, ((first + h) * paddedDim + c) * 4));
+          sums[h] = b.fma(q, k, sums[h]);
+        }
+      }
+      return sums;
+    };
+    SmallVector<Value> sums = b.foldTree(leaf);
+    for (int64_t h = 0; h < heads; ++h)
+      b.store(b.mul(sums[h], b.splat(query.smScale)),
+              b.at(logits, (first + h) * 64), 64);
+  }
+  set(op.getResult(), LogitsValue{logits});
+  return success();
+}

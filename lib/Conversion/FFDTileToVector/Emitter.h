@@ -1,0 +1,200 @@
+//===- Emitter.h - A tile program as vector code ------ -*- C++ -*-===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Walks a tile program and emits vector code for it, one function per tile op.
+// A value of a tile type becomes a small struct of emitted values, mostly
+// pointers to buffers on the stack; what is in them is said at the struct.
+// Logical vectors hold 16 words of 32 bits whatever the instruction set: LLVM
+// splits them where registers are narrower.
+//
+//===----------------------------------------------------------------------===//
+#ifndef FFD_LIB_CONVERSION_FFDTILETOVECTOR_EMITTER_H
+#define FFD_LIB_CONVERSION_FFDTILETOVECTOR_EMITTER_H
+
+#include "VectorBuilder.h"
+#include "ffd/Conversion/KernelArgs.h"
+
+#include "llvm/ADT/DenseMap.h"
+#include <variant>
+
+namespace mlir::ffd {
+
+//===--- What tile values become -------------------------------------------===//
+//
+// G: query heads of the row, Dp: padded head dim. Buffers are 64-byte aligned.
+
+/// `!ffd.query`. Per-head numbers are lanes of vectors, lane = head.
+struct QueryValue {
+  Value natural;   ///< f32 [G][Dp], q in channel order, padded with zeros
+  Value smScale;   ///< f32
+  // The rest only with a cache.
+  Value quantised; ///< f32 [G][Dp], qh in scale order (query_c3)
+  Value power;     ///< f32 [16], 2^e (query_c3)
+  Value unit;      ///< vector<16xf32>, F (query_c4)
+  Value nonFinite; ///< i1 (query_c5)
+  Value rescale;   ///< f32, 2^-k (query_c1)
+};
+
+/// `!ffd.thumbnail`: pointers into the plane.
+struct ThumbnailValue {
+  Value codes, scales;
+  Value next; ///< the codes of the block that a loop visits next
+};
+
+/// `!ffd.body`: pointers into the planes, and which selection blocks count.
+struct BodyValue {
+  Value residuals, values;
+  Value mask; ///< i32
+};
+
+/// `!ffd.tail`: 16 tokens, row-major, contiguous. Those at and after `valid`
+/// are zero.
+struct TailValue {
+  Value keys, values;
+  Value valid; ///< i64, 1..16
+};
+
+/// `!ffd.scores`: i32 [G][tiles][16]. The order of the tokens of a tile is not
+/// that of memory; only maxima are taken of it.
+struct ScoresValue {
+  Value data;
+  int64_t tiles;
+  Value bad; ///< i1: a score was NaN or infinite (select_c3); null: none was
+};
+
+/// `!ffd.logits`: f32 [tiles][G][16], tokens in order.
+struct LogitsValue {
+  Value data;
+};
+
+/// `!ffd.row_max`: i32 [16], lane = head, and an i32 that is not 0 if a score of
+/// the row was NaN or infinite.
+struct RowMaxValue {
+  Value data, bad;
+};
+
+/// `!ffd.threshold`: i32 [16], lane = head.
+struct ThresholdValue {
+  Value data;
+};
+
+/// `!ffd.mask`.
+struct MaskValue {
+  Value bits; ///< i32
+};
+
+/// `!ffd.worklist`: the loop that produces it. It is never stored whole; see
+/// emitWorklist.
+struct WorklistValue {
+  TileDistributeOp producer;
+};
+
+/// `!ffd.state`. There is one, changed in place. Outputs are kept in two parts
+/// that finish adds: one in plain order for tail tokens, one whose lanes follow
+/// the fragments of the value plane.
+struct StateValue {
+  Value plain;     ///< f32 [G][Dvp]
+  Value fragments; ///< f32 [G][Dvp / 16][8][16]
+  Value reference; ///< f32 [16], lane = head
+  Value sums;      ///< f32 [G][16], to be added up
+  bool hasFragments;
+};
+
+using TileValue =
+    std::variant<QueryValue, ThumbnailValue, BodyValue, TailValue, ScoresValue,
+                 LogitsValue, RowMaxValue, ThresholdValue, MaskValue,
+                 WorklistValue, StateValue>;
+
+//===--- The emitter -------------------------------------------------------===//
+
+class Emitter {
+public:
+  /// Emits at the end of the entry block of `kernel`, whose arguments are those
+  /// of the ABI.
+  Emitter(func::FuncOp kernel, TileTeamsOp teams, const CpuIsa &isa);
+
+  LogicalResult run();
+
+private:
+  LogicalResult emitOp(Operation *op);
+  LogicalResult emitBlock(Block &block);
+
+  // Structure (EmitDistribute.cpp).
+  LogicalResult emit(TileDistributeOp op);
+  std::pair<Value, Value> emitShare(TileDistributeOp op);
+  LogicalResult emitDomain(TileDistributeOp op,
+                           function_ref<void()> after = nullptr);
+  LogicalResult emitMax(TileDistributeOp op);
+  LogicalResult emitAppend(TileDistributeOp op, Value first, Value last,
+                           Value masks);
+  LogicalResult emitWorklist(TileDistributeOp op);
+
+  // Row state and loads (EmitRow.cpp, EmitQuery.cpp).
+  LogicalResult emit(TileExtentOp op);
+  LogicalResult emit(TileExactExtentOp op);
+  LogicalResult emit(TileLoadThumbnailOp op);
+  LogicalResult emit(TileLoadBodyOp op);
+  LogicalResult emit(TileLoadTailOp op);
+  LogicalResult emit(TileQueryOp op);
+  void quantiseQuery(QueryValue &query);
+  /// The slot of a block of this row in a plane.
+  Value slot(KernelArg plane, int64_t bytes, Value block);
+
+  // Selector (EmitScan.cpp, EmitSelect.cpp).
+  LogicalResult emit(TileScanOp op);
+  LogicalResult emit(TileToUnitsOp op);
+  LogicalResult emit(TileThresholdOp op);
+  LogicalResult emit(TileReachOp op);
+  LogicalResult emit(TileFullOp op);
+  LogicalResult emit(TileStoreKeptOp op);
+  LogicalResult emit(TileLoadKeptOp op);
+
+  // Computer (EmitRefine.cpp, EmitTail.cpp, EmitState.cpp, EmitFinish.cpp).
+  LogicalResult emit(TileRefineOp op);
+  LogicalResult emit(TileDotOp op);
+  LogicalResult emit(TileInitOp op);
+  LogicalResult emit(TileAccumulateOp op);
+  LogicalResult emit(TileFinishOp op);
+  void emitRebase(const StateValue &state, Value logits);
+  void emitWeights(const StateValue &state, Value logits, Value weights);
+  void accumulateFragments(const StateValue &state, Value weights,
+                           Value values);
+  void accumulateRows(const StateValue &state, Value weights, Value values);
+  Value collapse(const StateValue &state, Value head, Value out);
+  void writeResult(Value head, Value outputs, Value reference, Value sum);
+
+  /// The struct of a tile value.
+  template <typename T>
+  const T &get(Value value) {
+    return std::get<T>(values.find(value)->second);
+  }
+  template <typename T>
+  void set(Value value, T emitted) {
+    values.insert_or_assign(value, TileValue(std::move(emitted)));
+  }
+  /// An i64 for an index value.
+  Value index(Value value) { return indices.lookup(value); }
+  Value arg(KernelArg field);
+
+  func::FuncOp kernel;
+  TileTeamsOp teams;
+  VectorBuilder b;
+  SpecAttr spec;
+  ::ffd::Layout layout;
+  int64_t group, paddedDim, valueDim;
+
+  // Of the row.
+  Value row, split, splits, sequence, kvHead;
+  Value visibleBlocks; ///< committed blocks, once `extent` has run
+  DenseMap<Value, TileValue> values;
+  DenseMap<Value, Value> indices;
+  SmallVector<Value> arguments;
+};
+
+} // namespace mlir::ffd
+
+#endif // FFD_LIB_CONVERSION_FFDTILETOVECTOR_EMITTER_H
