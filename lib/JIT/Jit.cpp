@@ -86,10 +86,12 @@ int ffdJitCompile(const ffdSpec *spec, const char *target, const char *program,
   Type element = spec->element == FFD_BF16
                      ? Type(BFloat16Type::get(&context))
                      : Type(Float16Type::get(&context));
+  auto emit = [&] { return emitError(UnknownLoc::get(&context)); };
   auto attr = SpecAttr::getChecked(
-      [&] { return emitError(UnknownLoc::get(&context)); }, &context,
-      spec->head_dim, spec->value_dim, spec->group, element, spec->scan_bits,
-      spec->quant_block, spec->select_block);
+      llvm::function_ref<InFlightDiagnostic()>(emit), &context,
+      int64_t(spec->head_dim), int64_t(spec->value_dim), int64_t(spec->group),
+      element, int64_t(spec->scan_bits), int64_t(spec->quant_block),
+      int64_t(spec->select_block));
   if (!attr || !attr.isComplete())
     return fail(result, messages.empty() ? "spec has a size of 0" : messages);
 

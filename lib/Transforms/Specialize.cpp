@@ -220,9 +220,13 @@ private:
           {Sizes::group, "option 'group'", group},
           {Sizes::scanBits, "option 'scan-bits'", scanBits},
           {Sizes::quantBlock, "option 'quant-block'", quantBlock},
-          {Sizes::selectBlock, "option 'select-block'", selectBlock}})
+          {Sizes::selectBlock, "option 'select-block'", selectBlock}}) {
+      if (value < 0)
+        return op->emitError() << name << " is " << value
+                               << ", expected a positive number";
       if (failed(sizes.set(op, name, field, value)))
         return failure();
+    }
     if (failed(sizes.setElement(op, "option 'element'", type)))
       return failure();
     sizes.setDefault(Sizes::valueDim, sizes.get(Sizes::headDim));

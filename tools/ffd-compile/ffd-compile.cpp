@@ -37,7 +37,7 @@ static cl::opt<std::string>
          cl::value_desc("sm_80|sm_86|sm_89|sm_90|sm_90a|sm_100a|sm_120a|cpu"),
          cl::desc("target (default: sm_90a)"));
 static cl::opt<std::string>
-    isa("isa", cl::cat(category), cl::value_desc("avx2|avx512|avx512vnni"),
+    cpuISA("isa", cl::cat(category), cl::value_desc("avx2|avx512|avx512vnni"),
         cl::desc("CPU instruction set (default: what this machine has)"));
 static cl::opt<Stage> emitStage(
     "emit", cl::cat(category), cl::init(Stage::PTX), cl::desc("what to emit:"),
@@ -111,8 +111,9 @@ static OwningOpRef<ModuleOp> buildFromFlags(MLIRContext &context,
   else
     element = BFloat16Type::get(&context);
   int64_t d = options.headDim ? options.headDim : 128;
+  auto emit = [&] { return emitError(UnknownLoc::get(&context)); };
   auto spec = SpecAttr::getChecked(
-      [&] { return emitError(UnknownLoc::get(&context)); }, &context, d,
+      llvm::function_ref<InFlightDiagnostic()>(emit), &context, d,
       options.valueDim ? options.valueDim : d,
       options.group ? options.group : 4, element,
       options.scanBits ? options.scanBits : 2,
@@ -132,7 +133,7 @@ int main(int argc, char **argv) {
                               "--arch=sm_90a --emit=ptx -o decode.ptx\n");
   CompilerOptions options;
   options.arch = arch;
-  options.isa = isa;
+  options.isa = cpuISA;
   options.fuse = fuse;
   options.element = kvType;
   for (auto [target, flag] :

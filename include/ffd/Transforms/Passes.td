@@ -46,6 +46,27 @@ def FFDFuse : Pass<"ffd-fuse", "::mlir::ModuleOp"> {
   }];
 }
 
+def FFDSchedule : Pass<"ffd-schedule", "::mlir::ModuleOp"> {
+  let summary = "choose how teams map to a GPU";
+  let description = [{
+    Gives every `ffd.tile.teams` a `#ffd.schedule` by the cost model of
+    docs/schedule.md: as many resident CTAs and ring stages as shared memory and
+    registers of the target allow. A field that the op already has stays; an
+    option overrides both.
+  }];
+  let options = [
+    Option<"arch", "arch", "std::string", /*default=*/"\"sm_90a\"",
+           "GPU architecture, e.g. sm_80 or sm_90a">,
+    Option<"warps", "warps", "int64_t", /*default=*/"0", "warps per CTA">,
+    Option<"ctas", "ctas", "int64_t", /*default=*/"0",
+           "CTAs per multiprocessor">,
+    Option<"stages", "stages", "int64_t", /*default=*/"0",
+           "stages of a warp's scan ring">,
+    Option<"slots", "slots", "int64_t", /*default=*/"0",
+           "slots of a warp's refine ring">
+  ];
+}
+
 def FFDSpecialize : Pass<"ffd-specialize", "::mlir::ModuleOp"> {
   let summary = "make head dim, group, bits and block sizes constants";
   let description = [{

@@ -17,6 +17,9 @@
 
 #include <stdint.h>
 
+/* The functions of libffd-jit are its only visible symbols. */
+#define FFD_JIT_API __attribute__((visibility("default")))
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -41,16 +44,16 @@ typedef struct ffdJitResult {
 
 /* FFD_JIT_ABI_VERSION of the library; the loader refuses another than its own.
  */
-uint32_t ffdJitAbiVersion(void);
+FFD_JIT_API uint32_t ffdJitAbiVersion(void);
 
 /* Compiles one program ("decode" or "exact") for a target ("cpu", "cpu:avx2",
  * "sm_90a" ...). Returns 0, or nonzero with a message in result->error. May be
  * called from any thread. */
-int ffdJitCompile(const ffdSpec *spec, const char *target, const char *program,
+FFD_JIT_API int ffdJitCompile(const ffdSpec *spec, const char *target, const char *program,
                   ffdJitResult *result);
 
 /* Frees what a successful ffdJitCompile filled in and clears it. */
-void ffdJitRelease(ffdJitResult *result);
+FFD_JIT_API void ffdJitRelease(ffdJitResult *result);
 
 #ifdef __cplusplus
 }
