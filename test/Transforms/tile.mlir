@@ -9,19 +9,19 @@
 // CHECK: ffd.tile.teams #spec {
 // CHECK: ^bb0(%[[ROW:.*]]: index, %[[SPLIT:.*]]: index, %[[SPLITS:.*]]: index):
 // CHECK: %[[N:.*]], %[[T:.*]] = ffd.tile.extent %[[C]][%[[ROW]]]
-// CHECK: %[[Q:.*]] = ffd.tile.query %{.*}[%[[ROW]]] scale(%{.*}) cache(%[[C]])
+// CHECK: %[[Q:.*]] = ffd.tile.query %{{.*}}[%[[ROW]]] scale(%{{.*}}) cache(%[[C]])
 // CHECK: %[[PM0:.*]] = ffd.tile.distribute candidates(%[[N]] : index) combine max {
-// CHECK: %[[X:.*]] = ffd.tile.load_thumbnail %[[C]][%[[ROW]], %{.*}]
+// CHECK: %[[X:.*]] = ffd.tile.load_thumbnail %[[C]][%[[ROW]], %{{.*}}]
 // CHECK: %[[A:.*]] = ffd.tile.scan %[[Q]], %[[X]]
 // CHECK: ffd.tile.yield %[[A]]
 // CHECK: %[[PM:.*]] = ffd.tile.distribute tail(%[[T]] : index) combine max init(%[[PM0]] : !ffd.row_max<#spec>) {
 // CHECK: ffd.tile.load_tail
 // CHECK: ffd.tile.dot ordered
 // CHECK: ffd.tile.to_units
-// CHECK: %[[THR:.*]] = ffd.tile.threshold %[[Q]], %[[PM]], %{.*}[%[[ROW]]]
+// CHECK: %[[THR:.*]] = ffd.tile.threshold %[[Q]], %[[PM]], %{{.*}}[%[[ROW]]]
 // CHECK: %[[LIST:.*]] = ffd.tile.distribute share(%[[N]], %[[SPLIT]], %[[SPLITS]] : index, index, index) combine append {
-// CHECK: %[[M:.*]] = ffd.tile.reach %{.*}, %[[THR]]
-// CHECK: ffd.tile.store_kept %[[M]], %{.*}[%[[ROW]], %{.*}]
+// CHECK: %[[M:.*]] = ffd.tile.reach %{{.*}}, %[[THR]]
+// CHECK: ffd.tile.store_kept %[[M]], %{{.*}}[%[[ROW]], %{{.*}}]
 // CHECK: ffd.tile.yield %[[M]]
 // CHECK: %[[S0:.*]] = ffd.tile.init %[[Q]] max(%[[PM]])
 // CHECK: %[[S1:.*]] = ffd.tile.distribute worklist(%[[LIST]] : !ffd.worklist<#spec>) combine state init(%[[S0]] : !ffd.state<#spec>) {
@@ -31,7 +31,7 @@
 // CHECK: %[[S2:.*]] = ffd.tile.distribute tail_share(%[[T]], %[[SPLIT]], %[[SPLITS]] : index, index, index) combine state init(%[[S1]] : !ffd.state<#spec>) {
 // CHECK: ffd.tile.dot %
 // CHECK: ffd.tile.accumulate
-// CHECK: ffd.tile.finish %[[S2]] into %{.*}, %{.*}[%[[ROW]]] piece(%[[SPLIT]] of %[[SPLITS]])
+// CHECK: ffd.tile.finish %[[S2]] into %{{.*}}, %{{.*}}[%[[ROW]]] piece(%[[SPLIT]] of %[[SPLITS]])
 // CHECK-NOT: ffd.tile.teams
 func.func @decode(%q: memref<?x4x128xf16>, %th: memref<?x?x4352xi8>, %re: memref<?x?x16384xi8>,
     %va: memref<?x?x8192xf16>, %sx: memref<?x?x128xf16>, %tk: memref<?x?x?x128xf16>,
