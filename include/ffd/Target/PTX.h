@@ -1,0 +1,74 @@
+//===- PTX.h - From LLVM dialect to PTX and cubin ----------- -*- C++ -*-===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The way out of MLIR for GPU kernels, in process: LLVM IR, the optimiser, the
+// NVPTX back end; and ptxas, where it is found, for machine code. Also the table
+// of GPU architectures with the traits that lowering decides by.
+//
+//===----------------------------------------------------------------------===//
+#ifndef FFD_TARGET_PTX_H
+#define FFD_TARGET_PTX_H
+
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/ADT/StringRef.h"
+#include <string>
+
+namespace mlir::ffd {
+
+/// What lowering must know of a GPU architecture.
+struct GPUArch {
+  llvm::StringLiteral name;  ///< "sm_90a"
+  llvm::StringLiteral ptx;   ///< PTX version as an LLVM feature, "+ptx80"
+  bool bulkCopies;           ///< cp.async.bulk and mbarrier transactions
+  int64_t sharedPerCTA;      ///< bytes of shared memory a CTA can have
+  int64_t sharedPerSM;       ///< bytes of shared memory of a multiprocessor
+  int64_t registersPerSM;    ///< 32-bit registers of a multiprocessor
+};
+
+/// The supported architectures, in ascending order.
+llvm::ArrayRef<GPUArch> getGPUArchs();
+
+/// Looks an architecture up; an unknown one is reported through `emitError`,
+/// with the list of those that are known.
+FailureOr<GPUArch> lookupArch(llvm::StringRef name,
+                              llvm::function_ref<InFlightDiagnostic()> emitError);
+
+struct PTXOptions {
+  unsigned optLevel = 3;
+  /// Verify the LLVM IR (costs some milliseconds).
+  bool verify = true;
+  /// If set, receives the LLVM IR after optimisation.
+  std::string *llvmIR = nullptr;
+};
+
+/// Compiles a module of LLVM dialect functions to PTX for an architecture.
+/// Failures, also those that the back end treats as fatal, become diagnostics of
+/// the module.
+FailureOr<std::string> translateToPTX(ModuleOp module, llvm::StringRef arch,
+                                      const PTXOptions &options = {});
+
+/// What ptxas reports of one kernel.
+struct PtxasReport {
+  int registers = 0, stackBytes = 0, spillStores = 0, spillLoads = 0;
+  int64_t sharedBytes = 0; ///< static shared memory
+  std::string text;        ///< everything it printed
+};
+
+/// The path of ptxas: `hint` if not empty, else on PATH, else in the usual
+/// places of a CUDA toolkit; empty if there is none.
+std::string findPtxas(llvm::StringRef hint = {});
+
+/// Assembles PTX to machine code. On failure `error` says what ptxas said, or
+/// that there is none.
+FailureOr<std::string> assemblePTX(llvm::StringRef ptx, llvm::StringRef arch,
+                                   std::string &error,
+                                   llvm::StringRef ptxasPath = {},
+                                   PtxasReport *report = nullptr);
+
+} // namespace mlir::ffd
+
+#endif // FFD_TARGET_PTX_H

@@ -1,0 +1,202 @@
+//===- Finish.cpp - The end of a piece -------------- -*- C++ -*-===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Warps merge their states through shared memory; the CTA leaves a partial
+// result in the workspace, and the one that arrives last merges those of all
+// pieces in ascending order (attend_c4). References are in units of log2 here
+// and in natural log in the workspace.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Kernel.h"
+
+using namespace mlir;
+using namespace mlir::ffd;
+
+static constexpr float kLn2 = 0.693147180559945309417f;
+static constexpr float kLog2e = 1.44269504088896340736f;
+/// Below every reference that occurs.
+static constexpr float kNoReference = -1e30f;
+/// Pieces whose partial results are loaded together.
+static constexpr int64_t kPiecesAtOnce = 8;
+
+void KernelEmitter::storeWarpState(const StateValue &state, int64_t headTile) {
+  SmallVector<Value> output = b.unpack(state.output[headTile]);
+  for (int64_t c : {0, 1}) {
+    Value sum = reduceRows(Reduction::add, b.get(state.sum[headTile], c));
+    Value reference = b.get(state.reference[headTile], c);
+    Value h = b.add(b.shl(tq, 1), c);
+    b.ifThen(b.lt(b.add(h, 8 * headTile), plan.group), [&] {
+      Value index = b.add(b.mul(warp, plan.mergeHeads()), h);
+      Value to = b.at(sharedAt(plan.ring, index, 4 * plan.mergeStride()),
+                      b.shl(g, 2));
+      for (int64_t m = 0; m < plan.valueTiles; ++m)
+        for (int64_t half : {0, 1})
+          b.store(output[4 * m + 2 * half + c],
+                  b.at(to, 4 * (16 * m + 8 * half)), 4);
+      b.ifThen(b.eq(g, 0), [&] {
+        b.store(b.pack({reference, sum}),
+                sharedAt(plan.mergeSums, index, 8), 8);
+      });
+    });
+  }
+}
+
+void KernelEmitter::writeOutput(Value h, Value dim, ArrayRef<Value> output,
+                                Value sum, Value reference) {
+  // Nothing attended: zero. A NaN sum stays.
+  Value empty = b.fcmp(arith::CmpFPredicate::OEQ, sum, b.cf(0));
+  Value inverse = b.select(empty, b.cf(0), b.fdiv(b.cf(1), sum));
+  SmallVector<Value> scaledOutput;
+  for (Value x : output)
+    scaledOutput.push_back(b.fmul(x, inverse));
+  Value index = b.add(b.mul(b.zext64(row), plan.group), b.zext64(h));
+  Value to = b.at(arg(KernelArg::out),
+                  b.shl(b.add(b.mul(index, plan.layout.valueDim),
+                              b.zext64(dim)),
+                        2));
+  b.store(b.pack(scaledOutput), to, 16);
+  Value given = b.ne(
+      LLVM::PtrToIntOp::create(b, b.i64(), arg(KernelArg::lse)), 0);
+  b.ifThen(b.band(given, b.eq(dim, 0)), [&] {
+    Value log = GPULog2Op::create(b, b.f32(), sum);
+    Value lse = b.fmul(b.fadd(reference, log), b.cf(kLn2));
+    lse = b.select(empty, b.infinity(/*negative=*/true), lse);
+    b.store(lse, b.at(arg(KernelArg::lse), b.shl(index, 2)), 4);
+  });
+}
+
+/// partials[row][piece][head]
+Value KernelEmitter::partialAddress(Value piece, Value h) {
+  Value rows =
+      b.mul(b.zext64(arg(KernelArg::batch)), b.zext64(arg(KernelArg::kv_heads)));
+  Value base = b.band(b.add(b.shl(rows, 2), 127), ~int64_t(127));
+  Value index = b.add(b.mul(b.zext64(row), b.zext64(splits)), b.zext64(piece));
+  index = b.add(b.mul(index, plan.group), b.zext64(h));
+  return b.at(b.at(arg(KernelArg::workspace), base),
+              b.mul(index, 4 * plan.layout.partialFloats()));
+}
+
+/// A thread per head of the tile and four dims.
+void KernelEmitter::mergeWarps(int64_t headTile) {
+  int64_t heads = std::min<int64_t>(8, plan.group - 8 * headTile);
+  int64_t quads = plan.layout.paddedValueDim() / 4;
+  b.loop(thread, b.c32(heads * quads), b.c32(plan.threads()), {},
+         [&](Value i, ValueRange) -> SmallVector<Value> {
+           Value local = b.udiv(i, b.c32(quads));
+           Value dim = b.shl(b.sub(i, b.mul(local, quads)), 2);
+           Value h = b.add(local, 8 * headTile);
+           SmallVector<Value> references, sums;
+           Value reference = b.cf(kNoReference);
+           for (int64_t w = 0; w < plan.warps; ++w) {
+             Value pair = b.load(
+                 b.floats(2),
+                 b.at(sharedAt(plan.mergeSums, local, 8),
+                      8 * w * plan.mergeHeads()),
+                 8);
+             references.push_back(b.get(pair, 0));
+             sums.push_back(b.get(pair, 1));
+             reference = b.fmax(reference, references.back());
+           }
+           SmallVector<Value> output(4, b.cf(0));
+           Value sum = b.cf(0);
+           Value from =
+               b.at(sharedAt(plan.ring, local, 4 * plan.mergeStride()),
+                    b.shl(dim, 2));
+           for (int64_t w = 0; w < plan.warps; ++w) {
+             Value factor = exp2(b.fsub(references[w], reference));
+             Value part = b.load(
+                 b.floats(4),
+                 b.at(from, 4 * w * plan.mergeHeads() * plan.mergeStride()),
+                 16);
+             for (int64_t k = 0; k < 4; ++k)
+               output[k] = b.fma(factor, b.get(part, k), output[k]);
+             sum = b.fma(factor, sums[w], sum);
+           }
+           auto whole = scf::IfOp::create(b, b.eq(splits, 1), true);
+           OpBuilder::InsertionGuard guard(b);
+           b.setInsertionPoint(whole.thenYield());
+           writeOutput(h, dim, output, sum, reference);
+           b.setInsertionPoint(whole.elseYield());
+           Value to = partialAddress(split, h);
+           b.store(b.pack(output), b.at(to, b.shl(dim, 2)), 16);
+           b.ifThen(b.eq(dim, 0), [&] {
+             b.store(b.pack({b.fmul(reference, b.cf(kLn2)), sum}),
+                     b.at(to, 4 * plan.layout.paddedValueDim()), 8);
+           });
+           return {};
+         });
+}
+
+/// The same over the pieces of the row, several loads ahead.
+void KernelEmitter::mergePieces() {
+  int64_t quads = plan.layout.paddedValueDim() / 4;
+  b.loop(
+      thread, b.c32(plan.group * quads), b.c32(plan.threads()), {},
+      [&](Value i, ValueRange) -> SmallVector<Value> {
+        Value h = b.udiv(i, b.c32(quads));
+        Value dim = b.shl(b.sub(i, b.mul(h, quads)), 2);
+        SmallVector<Value> carried(5, b.cf(0));
+        carried.push_back(b.cf(kNoReference));
+        carried = b.loop(
+            b.c32(0), splits, b.c32(kPiecesAtOnce), carried,
+            [&](Value first, ValueRange sofar) {
+              SmallVector<Value> parts, references, sums;
+              Value reference = sofar[5];
+              for (int64_t k = 0; k < kPiecesAtOnce; ++k) {
+                Value piece = b.add(first, k);
+                Value exists = b.lt(piece, splits);
+                Value from = partialAddress(
+                    b.smin(piece, b.add(splits, -1)), h);
+                parts.push_back(
+                    b.load(b.floats(4), b.at(from, b.shl(dim, 2)), 16));
+                Value pair = b.load(
+                    b.floats(2),
+                    b.at(from, 4 * plan.layout.paddedValueDim()), 8);
+                references.push_back(
+                    b.select(exists, b.fmul(b.get(pair, 0), b.cf(kLog2e)),
+                             b.infinity(/*negative=*/true)));
+                sums.push_back(b.get(pair, 1));
+                reference = b.fmax(reference, references.back());
+              }
+              SmallVector<Value> next;
+              Value factor = exp2(b.fsub(sofar[5], reference));
+              for (int64_t k = 0; k < 5; ++k)
+                next.push_back(b.fmul(sofar[k], factor));
+              for (int64_t p = 0; p < kPiecesAtOnce; ++p) {
+                Value weight = exp2(b.fsub(references[p], reference));
+                for (int64_t k = 0; k < 4; ++k)
+                  next[k] = b.fma(weight, b.get(parts[p], k), next[k]);
+                next[4] = b.fma(weight, sums[p], next[4]);
+              }
+              next.push_back(reference);
+              return next;
+            });
+        writeOutput(h, dim, ArrayRef<Value>(carried).take_front(4), carried[4],
+                    carried[5]);
+        return {};
+      });
+}
+
+LogicalResult KernelEmitter::emitFinish(TileFinishOp op) {
+  const StateValue &state = states[op.getState()];
+  for (int64_t t = 0; t < plan.headTiles; ++t) {
+    // Nobody uses the rings, or the tile before, any more.
+    teamBarrier();
+    storeWarpState(state, t);
+    teamBarrier();
+    mergeWarps(t);
+  }
+  b.ifThen(b.gt(splits, b.c32(1)), [&] {
+    Value counter =
+        b.at(arg(KernelArg::workspace), scaled(row, 4));
+    Value last = GPUArriveOp::create(b, b.i1(), counter, splits,
+                                     shared(plan.flag));
+    b.ifThen(last, [&] { mergePieces(); });
+  });
+  return success();
+}

@@ -1,0 +1,138 @@
+//===- Kernel.cpp - Emits one GPU kernel ------------- -*- C++ -*-===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The walk over a tile program, and the coordinates every part uses.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Kernel.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace mlir::ffd;
+
+SmallVector<Value> StateValue::flat() const {
+  SmallVector<Value> values;
+  for (size_t i = 0; i < reference.size(); ++i)
+    values.append({reference[i], sum[i], output[i]});
+  return values;
+}
+
+StateValue StateValue::fromFlat(ValueRange values) {
+  StateValue state;
+  for (size_t i = 0; i < values.size(); i += 3) {
+    state.reference.push_back(values[i]);
+    state.sum.push_back(values[i + 1]);
+    state.output.push_back(values[i + 2]);
+  }
+  return state;
+}
+
+Value KernelEmitter::arg(KernelArg which) {
+  Value &value = args[static_cast<int>(which)];
+  if (!value) {
+    OpBuilder::InsertionGuard guard(b);
+    // All arguments are loaded where the coordinates are computed.
+    b.setInsertionPointAfterValue(thread);
+    value = loadKernelArg(b, b.getLoc(), function.getArgument(0), which);
+    if (isa<LLVM::LLVMPointerType>(value.getType()))
+      value = LLVM::AddrSpaceCastOp::create(b, b.pointer(1), value);
+  }
+  return value;
+}
+
+void KernelEmitter::emitEntry() {
+  thread = GPUIdOp::create(b, b.i32(), LaneId::thread);
+  warp = GPUIdOp::create(b, b.i32(), LaneId::warp);
+  lane = GPUIdOp::create(b, b.i32(), LaneId::lane);
+  Value block = GPUIdOp::create(b, b.i32(), LaneId::block);
+  g = b.shr(lane, 2);
+  tq = b.band(lane, 3);
+  splits = arg(KernelArg::splits);
+  row = b.udiv(block, splits);
+  split = b.sub(block, b.mul(row, splits));
+  Value heads = arg(KernelArg::kv_heads);
+  sequence = b.udiv(row, heads);
+  head = b.sub(row, b.mul(sequence, heads));
+  ringBase = sharedAt(plan.ring, warp, plan.ringBytes());
+  warpBarriers = sharedAt(plan.barriers, warp, 8 * plan.barriersPerWarp());
+}
+
+LogicalResult KernelEmitter::emit() {
+  emitEntry();
+  for (Operation &op : *teams.getBody())
+    if (failed(emitOp(&op)))
+      return failure();
+  // Lists that nobody reads: their loops still write the kept mask.
+  SmallVector<TileDistributeOp> unread;
+  for (auto &entry : worklists)
+    unread.push_back(entry.second);
+  for (TileDistributeOp loop : unread)
+    if (failed(emitShare(loop, nullptr)))
+      return failure();
+  return success();
+}
+
+LogicalResult KernelEmitter::emitOp(Operation *op) {
+  return llvm::TypeSwitch<Operation *, LogicalResult>(op)
+      .Case([&](TileExtentOp op) { return emitExtent(op); })
+      .Case([&](TileExactExtentOp op) { return emitExactExtent(op); })
+      .Case([&](TileQueryOp op) { return emitQuery(op); })
+      .Case([&](TileDistributeOp op) { return emitDistribute(op); })
+      .Case([&](TileThresholdOp op) { return emitThreshold(op); })
+      .Case([&](TileInitOp op) { return emitInit(op); })
+      .Case([&](TileFinishOp op) { return emitFinish(op); })
+      .Default([](Operation *op) {
+        return op->emitOpError("has no lowering to the GPU level here, expected "
+                               "the ops that --ffd-tile makes");
+      });
+}
+
+LogicalResult KernelEmitter::checkBody(TileDistributeOp loop,
+                                       ArrayRef<StringRef> allowed) const {
+  for (Operation &op : *loop.getBody()) {
+    if (isa<TileYieldOp>(op))
+      continue;
+    StringRef name = op.getName().stripDialect();
+    name.consume_front("tile.");
+    if (!llvm::is_contained(allowed, name))
+      return op.emitOpError("has no lowering to the GPU level in a '")
+             << stringifyDomain(loop.getDomain()) << "' loop that combines by '"
+             << stringifyCombiner(loop.getCombiner()) << "'";
+  }
+  return success();
+}
+
+LogicalResult KernelEmitter::emitDistribute(TileDistributeOp loop) {
+  switch (loop.getDomain()) {
+  case Domain::candidates:
+    return emitCandidates(loop);
+  case Domain::tail:
+    return emitTailMax(loop);
+  case Domain::share:
+    if (loop.getCombiner() != Combiner::append)
+      break;
+    worklists[loop.getResult()] = loop;
+    return success();
+  case Domain::worklist: {
+    auto it = worklists.find(loop.getOver().front());
+    if (it == worklists.end())
+      return loop.emitOpError("reads a work list that another loop has read, "
+                              "expected one reader");
+    TileDistributeOp share = it->second;
+    worklists.erase(it);
+    return emitShare(share, loop);
+  }
+  case Domain::tail_share:
+    return emitTailShare(loop);
+  }
+  return loop.emitOpError("over '")
+         << stringifyDomain(loop.getDomain()) << "' combines by '"
+         << stringifyCombiner(loop.getCombiner())
+         << "', which has no lowering to the GPU level";
+}

@@ -1,0 +1,184 @@
+//===- Kernel.h - Emits one GPU kernel --------------- -*- C++ -*-===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The emitter walks a tile program and emits the code of one warp. Tile values
+// become bundles of registers, listed below; a work list is no value but the
+// loop that fills it, which is emitted together with the loop that empties it.
+//
+//===----------------------------------------------------------------------===//
+#ifndef FFD_LIB_CONVERSION_FFDTILETOGPU_KERNEL_H
+#define FFD_LIB_CONVERSION_FFDTILETOGPU_KERNEL_H
+
+#include "../Common/GPUBuilder.h"
+#include "Plan.h"
+
+#include "ffd/Conversion/KernelArgs.h"
+
+namespace mlir::ffd {
+
+/// A row maximum: this warp's part of it, then that of the team.
+struct RowMaxValue {
+  SmallVector<Value> tiles; ///< i32 per query tile of four: of head 4 i + tq
+  Value bad;                ///< i1: a tail score was not finite
+  bool complete = false;    ///< whether it is the team's
+};
+
+/// The threshold of head 4 i + tq, i32 per query tile of four, bounded so that
+/// the scan cannot overflow.
+using ThresholdValue = SmallVector<Value>;
+
+/// An online softmax in the registers of a warp, per query tile of eight.
+struct StateValue {
+  SmallVector<Value> reference; ///< vector<2xf32>, units of log2
+  SmallVector<Value> sum;       ///< vector<2xf32>
+  SmallVector<Value> output;    ///< vector<4 x valueTiles x f32>
+
+  SmallVector<Value> flat() const;
+  static StateValue fromFlat(ValueRange values);
+};
+
+class KernelEmitter {
+public:
+  KernelEmitter(OpBuilder &builder, TileTeamsOp teams, const KernelPlan &plan,
+                LLVM::LLVMFuncOp function)
+      : b(teams.getLoc(), builder), teams(teams), plan(plan),
+        function(function) {}
+
+  LogicalResult emit();
+
+private:
+  // Kernel.cpp: the walk.
+  void emitEntry();
+  LogicalResult emitOp(Operation *op);
+  LogicalResult emitDistribute(TileDistributeOp loop);
+  /// Checks that a loop's body has the ops of a form this lowering knows.
+  LogicalResult checkBody(TileDistributeOp loop,
+                          ArrayRef<StringRef> allowed) const;
+
+  // Prologue.cpp: what a row needs before its blocks are scanned.
+  LogicalResult emitExtent(TileExtentOp op);
+  LogicalResult emitExactExtent(TileExactExtentOp op);
+  LogicalResult emitQuery(TileQueryOp op);
+  void emitScanQuery();
+  void emitRefineQuery();
+  Value loadQuery(Value headInGroup);
+  LogicalResult emitCandidates(TileDistributeOp loop);
+  LogicalResult emitTailMax(TileDistributeOp loop);
+  void completeRowMax(RowMaxValue &value);
+  LogicalResult emitThreshold(TileThresholdOp op);
+  LogicalResult emitInit(TileInitOp op);
+
+  // Scan.cpp: the share of a team.
+  struct Share {
+    Value stride, first;     ///< block of (iteration i, warp w) = first + i stride + w
+    Value warpCount;         ///< iterations of this warp
+    Value teamCount;         ///< iterations of warp 0, the most of any
+    Value pages;             ///< page id of this lane's iteration of the round
+  };
+  void startShare(TileDistributeOp loop);
+  LogicalResult emitShare(TileDistributeOp share, TileDistributeOp refine);
+  Value loadPages(Value firstIteration);
+  void fillStages(Value firstIteration, Value pages, Value firstStage);
+  void fillStage(Value stage, Value page, Value condition);
+  SmallVector<Value> emitScanLoop(TileDistributeOp loop, Value iteration0,
+                                  Value count, Value pages, Value stage,
+                                  Value parity);
+  void emitPlainMasks(TileDistributeOp loop, Value iteration0, Value count);
+  Value emitBlockMask(Value stageAddress, ThresholdValue threshold);
+  void storeKept(Value mask, Value block, Value condition);
+
+  // Pieces of the scan that candidates and share have in common.
+  struct Folded {
+    SmallVector<Value> tiles;   ///< B operands per query tile
+    SmallVector<Value> centres; ///< 2 L sum Q per query tile
+  };
+  Folded foldScales(Value scales);
+  Value loadFragment(Value address, int64_t groupStride, bool constant);
+  Value loadTileCodes(Value block, Value tile);
+  /// The address of a page's part of a plane for this row's kv head.
+  Value slotOf(Value page);
+
+  // Attend.cpp: refinement, tail, output.
+  SmallVector<Value> emitRefineRound(TileDistributeOp loop, Value phase,
+                                     ValueRange state);
+  LogicalResult emitTailShare(TileDistributeOp loop);
+  Value loadTailKeys(Value tile, Value tail);
+  Value loadTailValues(Value tile, Value tail);
+  Value tailRow(KernelArg plane, int64_t width, Value token);
+  void stepState(StateValue &state, Value scores, Value values);
+
+  // Finish.cpp: the end of a piece.
+  LogicalResult emitFinish(TileFinishOp op);
+  void storeWarpState(const StateValue &state, int64_t headTile);
+  void mergeWarps(int64_t headTile);
+  void mergePieces();
+  void writeOutput(Value head, Value dim, ArrayRef<Value> output, Value sum,
+                   Value reference);
+  Value partialAddress(Value split, Value head);
+
+  //===--- Small things ----------------------------------------------------===//
+
+  Value arg(KernelArg which);
+  Value shared(int64_t offset) {
+    return GPUSharedOp::create(b, b.pointer(3), offset);
+  }
+  Value teamBarrier() {
+    GPUTeamBarrierOp::create(b);
+    return {};
+  }
+  Value reduceRows(Reduction kind, Value value) {
+    return GPUReduceRowsOp::create(b, value.getType(), kind, value);
+  }
+  Value shuffle(Value value, Value from) {
+    return GPUShuffleOp::create(b, value.getType(), value, from);
+  }
+  Value any(Value condition) {
+    return GPUAnyOp::create(b, b.i1(), condition);
+  }
+  Value exp2(Value x) { return GPUExp2Op::create(b, b.f32(), x); }
+  /// A 64-bit offset: `index` (i32, not negative) times `bytes`.
+  Value scaled(Value index, int64_t bytes) {
+    return b.mul(b.zext64(index), bytes);
+  }
+  /// The offset of (group of bytes) `index` in shared memory, i32.
+  Value sharedAt(int64_t offset, Value index, int64_t bytes) {
+    return b.at(shared(offset), b.mul(index, bytes));
+  }
+
+  GPUBuilder b;
+  TileTeamsOp teams;
+  const KernelPlan &plan;
+  LLVM::LLVMFuncOp function;
+
+  // Values of the whole kernel.
+  Value thread, lane, warp, g, tq;
+  Value row, split, splits, sequence, head; // i32
+  DenseMap<int, Value> args;
+  Value keptGiven; ///< i1, null if the program has no kept mask
+  Value ringBase, warpBarriers;
+
+  // Values of tile ops.
+  DenseMap<Value, Value> counts; ///< extents
+  DenseMap<Value, RowMaxValue> rowMaxima;
+  DenseMap<Value, ThresholdValue> thresholds;
+  DenseMap<Value, StateValue> states;
+  DenseMap<Value, TileDistributeOp> worklists; ///< loops not yet emitted
+  std::optional<Share> share;
+  bool ringStarted = false;
+  /// Scales and codes of the candidate blocks, loaded early.
+  struct Candidates {
+    Value some; ///< i1: there are committed blocks
+    Value scales;
+    SmallVector<Value> codes;
+  };
+  std::optional<Candidates> candidates;
+  void loadCandidates(Value blocks);
+};
+
+} // namespace mlir::ffd
+
+#endif // FFD_LIB_CONVERSION_FFDTILETOGPU_KERNEL_H

@@ -1,0 +1,90 @@
+//===- Plan.h - The sizes of one GPU kernel ---------- -*- C++ -*-===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What is decided before code is emitted: the schedule, and where everything
+// lies in shared memory. Both follow from the tile program, its spec and the
+// architecture; nothing else in this conversion picks a number.
+//
+//===----------------------------------------------------------------------===//
+#ifndef FFD_LIB_CONVERSION_FFDTILETOGPU_PLAN_H
+#define FFD_LIB_CONVERSION_FFDTILETOGPU_PLAN_H
+
+#include "ffd/Dialect/FFDDialect.h"
+#include "ffd/Target/PTX.h"
+
+namespace mlir::ffd {
+
+/// What a tile program does, as far as sizes depend on it.
+struct ProgramTraits {
+  bool scans = false;   ///< some loop scans thumbnails
+  bool refines = false; ///< a work list is refined
+  bool rings = false;   ///< the share of a team is scanned (from a ring)
+  static ProgramTraits of(TileTeamsOp teams);
+};
+
+struct KernelPlan {
+  SpecAttr spec;
+  Type element;
+  ::ffd::Layout layout;
+  ProgramTraits traits;
+  CopyKind copies;
+
+  int64_t group;      ///< G
+  int64_t bits;       ///< b
+  int64_t groups;     ///< channel groups of 32
+  int64_t valueTiles; ///< tiles of 16 value dims
+  int64_t scanTiles;  ///< query tiles of four heads
+  int64_t headTiles;  ///< query tiles of eight heads
+  int64_t codeWords;  ///< code words of a lane and tile
+
+  int64_t warps, ctas, stages, slots;
+
+  /// Whether a refinement slot also receives the tile's codes; else they wait in
+  /// registers.
+  bool codesInSlot() const { return bits > 2 && codeWords % 4 == 0; }
+  /// Words of codes read at once: a lane's words of a tile need not start at a
+  /// 16-byte chunk.
+  int64_t codeUnit() const {
+    return codeWords % 4 == 0 ? 4 : codeWords % 2 == 0 ? 2 : 1;
+  }
+  int64_t threads() const { return warps * 32; }
+  /// Blocks of one round of scan and refinement: 32 per warp, a lane for each.
+  int64_t roundBlocks() const { return warps * 32; }
+  int64_t tilesPerBlock() const { return layout.tilesPerBlock(); }
+
+  // A refinement slot: residuals, values, scales, maybe codes.
+  int64_t slotValues() const { return layout.residualTileBytes(); }
+  int64_t slotScales() const { return slotValues() + layout.valueTileBytes(); }
+  int64_t slotCodes() const { return slotScales() + layout.scaleBytes(); }
+  int64_t slotBytes() const {
+    return slotCodes() + (codesInSlot() ? codeWords * 128 : 0);
+  }
+  /// Bytes of one warp's ring: scan stages and refinement slots share it.
+  int64_t ringBytes() const;
+  /// Floats between two rows of the area in which warps merge their states.
+  int64_t mergeStride() const { return layout.paddedValueDim() + 8; }
+  int64_t mergeHeads() const { return std::min<int64_t>(group, 8); }
+  int64_t paddedGroup() const { return (group + 7) / 8 * 8; }
+  int64_t barriersPerWarp() const { return stages + slots; }
+
+  // Offsets in shared memory.
+  int64_t ring, mergeSums, scanQuery, refineQuery, pages, keep, queue, barriers,
+      unit, bad, factor, inverse, shift, rowMax, tailBad, flag, sharedBytes;
+
+  void assignOffsets();
+};
+
+/// Fills in everything. Without a schedule on the op, takes the first of
+///   8 warps x 2 CTAs, 4 x 2, then one CTA of 8 or 4 warps with fewer stages
+///   and slots
+/// that fits the shared memory of the architecture, where two CTAs also need a
+/// kernel that can live with 128 registers a thread.
+FailureOr<KernelPlan> makePlan(TileTeamsOp teams, const GPUArch &arch);
+
+} // namespace mlir::ffd
+
+#endif // FFD_LIB_CONVERSION_FFDTILETOGPU_PLAN_H

@@ -1,0 +1,289 @@
+//===- Scan.cpp - The share of a team --------------- -*- C++ -*-===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A team's part of the committed blocks, in rounds: its warps scan up to 32
+// blocks each from their rings and leave a byte of keep bits per block; then the
+// kept tiles, in ascending order, are refined. Blocks are dealt to the pieces of
+// a row and to warps in turn, so that pieces of a clustered row get equal work.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Kernel.h"
+
+using namespace mlir;
+using namespace mlir::ffd;
+
+Value KernelEmitter::loadPages(Value firstIteration) {
+  Value i = b.add(firstIteration, lane);
+  return b.ifElse(
+              b.lt(i, share->warpCount), b.i32(),
+              [&]() -> SmallVector<Value> {
+                Value block = b.add(b.add(share->first, warp),
+                                    b.mul(i, share->stride));
+                Value entry = b.add(b.mul(b.zext64(sequence),
+                                          arg(KernelArg::page_stride)),
+                                    b.zext64(block));
+                return {b.loadConstant(
+                    b.i32(), b.at(arg(KernelArg::page_table), b.shl(entry, 2)),
+                    4)};
+              },
+              [&]() -> SmallVector<Value> { return {b.c32(0)}; })
+      .front();
+}
+
+void KernelEmitter::fillStage(Value stage, Value page, Value condition) {
+  int64_t bytes = plan.layout.thumbnailBytes();
+  Value source =
+      b.at(arg(KernelArg::thumbnails), b.mul(slotOf(page), bytes));
+  GPURingFillOp::create(b, plan.copies, b.at(warpBarriers, b.shl(stage, 3)),
+                        condition,
+                        ValueRange{b.at(ringBase, b.mul(stage, bytes))},
+                        ValueRange{source}, ArrayRef<int64_t>{bytes});
+}
+
+void KernelEmitter::fillStages(Value firstIteration, Value pages,
+                               Value firstStage) {
+  for (int64_t s = 0; s < plan.stages; ++s) {
+    Value stage = b.add(firstStage, s);
+    stage = b.select(b.lt(stage, plan.stages), stage, b.add(stage, -plan.stages));
+    fillStage(stage, shuffle(pages, b.c32(s)),
+              b.lt(b.add(firstIteration, s), share->warpCount));
+  }
+}
+
+void KernelEmitter::startShare(TileDistributeOp loop) {
+  Value blocks = counts.lookup(loop.getOver().front());
+  share.emplace();
+  share->first = b.mul(split, plan.warps);
+  share->stride = b.mul(splits, plan.warps);
+  Value rest = b.sub(blocks, share->first);
+  Value zero = b.c32(0);
+  share->teamCount = b.ceilDiv(b.smax(rest, zero), share->stride);
+  share->warpCount =
+      b.ceilDiv(b.smax(b.sub(rest, warp), zero), share->stride);
+  if (plan.traits.rings || plan.traits.refines)
+    share->pages = loadPages(zero);
+  if (plan.traits.rings)
+    fillStages(zero, share->pages, zero);
+}
+
+void KernelEmitter::storeKept(Value mask, Value block, Value condition) {
+  int64_t selects = plan.layout.selectsPerBlock();
+  int64_t tiles = plan.tilesPerBlock() / selects;
+  b.ifThen(b.band(condition, b.lt(lane, selects)), [&] {
+    Value bit = b.band(b.shr(mask, b.mul(lane, tiles)), 1);
+    Value offset =
+        b.add(b.mul(b.zext64(row), arg(KernelArg::kept_stride)),
+              b.zext64(b.add(b.mul(block, selects), lane)));
+    b.store(b.trunc(b.getI8Type(), bit), b.at(arg(KernelArg::kept), offset),
+            1);
+  });
+}
+
+Value KernelEmitter::emitBlockMask(Value stageAddress,
+                                   ThresholdValue threshold) {
+  Value scales = loadFragment(
+      b.at(b.at(stageAddress, plan.layout.codeBytes()), b.shl(tq, 4)), 64,
+      /*constant=*/false);
+  Folded folded = foldScales(scales);
+  // a_int >= thr is 2 S >= 2 L sum Q + thr: the sums start at minus half of
+  // that, rounded up, and the sign of S answers.
+  SmallVector<Value> starts;
+  for (auto [centre, thr] : llvm::zip(folded.centres, threshold))
+    starts.push_back(b.sub(
+        b.c32(0), b.sar(b.add(b.add(centre, thr), 1), 1)));
+
+  Value codes = b.at(stageAddress, b.shl(lane, 4));
+  DenseMap<int64_t, SmallVector<Value>> chunks;
+  auto word = [&](int64_t n) {
+    SmallVector<Value> &chunk = chunks[n / 4];
+    if (chunk.empty())
+      chunk = b.unpack(b.load(b.words(4), b.at(codes, n / 4 * 512), 16));
+    return chunk[n % 4];
+  };
+  Value bits = b.c32(0);
+  for (int64_t tile = plan.tilesPerBlock() - 1; tile >= 0; --tile) {
+    SmallVector<Value> words;
+    for (int64_t k = 0; k < plan.codeWords; ++k)
+      words.push_back(word(tile * plan.codeWords + k));
+    Value scores =
+        GPUScanTileOp::create(b, b.words(2 * plan.scanTiles), b.pack(words),
+                              folded.tiles, starts, plan.bits);
+    bits = GPUPushKeepOp::create(b, b.i32(), bits, scores);
+  }
+  return GPUKeepMaskOp::create(b, b.i32(), bits, plan.layout.selectBlock);
+}
+
+/// Scans `count` blocks of this warp; returns the ring's stage and parities.
+SmallVector<Value>
+KernelEmitter::emitScanLoop(TileDistributeOp loop, Value iteration0,
+                            Value count, Value pages, Value stage,
+                            Value parity) {
+  bool keeps = false;
+  ThresholdValue threshold;
+  for (Operation &op : *loop.getBody()) {
+    keeps |= isa<TileStoreKeptOp>(op);
+    if (auto reach = dyn_cast<TileReachOp>(op))
+      threshold = thresholds.lookup(reach.getThreshold());
+  }
+  return b.loop(
+      b.c32(0), count, b.c32(1), {stage, parity},
+      [&](Value i, ValueRange carried) -> SmallVector<Value> {
+        Value stage = carried[0], parity = carried[1];
+        GPURingWaitOp::create(b, plan.copies,
+                              b.at(warpBarriers, b.shl(stage, 3)),
+                              b.band(b.shr(parity, stage), 1),
+                              plan.stages - 1);
+        Value mask = emitBlockMask(
+            b.at(ringBase, b.mul(stage, plan.layout.thumbnailBytes())),
+            threshold);
+        // All lanes have read the stage.
+        GPUWarpBarrierOp::create(b);
+        Value next = b.add(i, plan.stages);
+        fillStage(stage, shuffle(pages, next), b.lt(next, count));
+        if (plan.traits.refines)
+          b.ifThen(b.band(b.eq(lane, 0), b.ne(mask, 0)), [&] {
+            Value slot = b.add(b.mul(i, plan.warps), warp);
+            b.store(b.trunc(b.getI8Type(), mask), b.at(shared(plan.keep), slot),
+                    1);
+          });
+        if (keeps) {
+          Value block = b.add(b.add(share->first, warp),
+                              b.mul(b.add(iteration0, i), share->stride));
+          storeKept(mask, block, keptGiven);
+        }
+        Value following = b.add(stage, 1);
+        following = b.select(b.lt(following, plan.stages), following, b.c32(0));
+        return {following, b.bxor(parity, b.shl(b.c32(1), stage))};
+      });
+}
+
+/// Masks that cost no scan: a lane per block.
+void KernelEmitter::emitPlainMasks(TileDistributeOp loop, Value iteration0,
+                                   Value count) {
+  bool keeps = false, loads = false;
+  for (Operation &op : *loop.getBody()) {
+    keeps |= isa<TileStoreKeptOp>(op);
+    loads |= isa<TileLoadKeptOp>(op);
+  }
+  int64_t selects = plan.layout.selectsPerBlock();
+  int64_t tiles = plan.tilesPerBlock() / selects;
+  Value valid = b.lt(lane, count);
+  Value block = b.add(b.add(share->first, warp),
+                      b.mul(b.add(iteration0, lane), share->stride));
+  auto keptAddress = [&] {
+    return b.at(arg(KernelArg::kept),
+                b.add(b.mul(b.zext64(row), arg(KernelArg::kept_stride)),
+                      b.zext64(b.mul(block, selects))));
+  };
+  Value mask;
+  if (loads) {
+    mask = b.ifElse(
+                valid, b.i32(),
+                [&]() -> SmallVector<Value> {
+                  Value bits = b.c32(0), from = keptAddress();
+                  for (int64_t k = 0; k < selects; ++k) {
+                    Value byte = b.load(b.getI8Type(), b.at(from, k), 1);
+                    Value set = b.ne(b.zext32(byte), 0);
+                    int64_t value = ((int64_t(1) << tiles) - 1) << (k * tiles);
+                    bits = b.bor(bits, b.select(set, b.c32(value), b.c32(0)));
+                  }
+                  return {bits};
+                },
+                [&]() -> SmallVector<Value> { return {b.c32(0)}; })
+               .front();
+  } else {
+    mask = b.select(valid, b.c32(0xFF), b.c32(0));
+    if (keeps)
+      b.ifThen(b.band(valid, keptGiven), [&] {
+        Value to = keptAddress();
+        for (int64_t k = 0; k < selects; ++k)
+          b.store(b.trunc(b.getI8Type(), b.c32(1)), b.at(to, k), 1);
+      });
+  }
+  if (plan.traits.refines)
+    b.store(b.trunc(b.getI8Type(), mask),
+            b.at(shared(plan.keep), b.add(b.mul(lane, plan.warps), warp)), 1);
+}
+
+LogicalResult KernelEmitter::emitShare(TileDistributeOp loop,
+                                       TileDistributeOp refine) {
+  bool scans = plan.traits.rings;
+  SmallVector<StringRef> allowed = {"load_kept", "full", "store_kept"};
+  if (scans)
+    allowed = {"load_thumbnail", "scan", "reach", "store_kept"};
+  if (failed(checkBody(loop, allowed)))
+    return failure();
+  if (refine && failed(checkBody(refine, {"load_thumbnail", "load_body",
+                                          "refine", "accumulate"})))
+    return failure();
+  if (!share)
+    startShare(loop);
+  bool stores = false;
+  for (Operation &op : *loop.getBody())
+    stores |= isa<TileStoreKeptOp>(op);
+  if (stores && !keptGiven) {
+    Value number =
+        LLVM::PtrToIntOp::create(b, b.i64(), arg(KernelArg::kept));
+    keptGiven = b.ne(number, 0);
+  }
+
+  Value zero = b.c32(0);
+  bool needPages = scans || refine;
+  SmallVector<Value> carried = {zero, zero, zero,
+                                needPages ? share->pages : zero};
+  if (refine) {
+    SmallVector<Value> state = states[refine.getInit()].flat();
+    carried.append(state.begin(), state.end());
+  }
+  carried = b.loop(
+      zero, share->teamCount, b.c32(32), carried,
+      [&](Value iteration0, ValueRange values) {
+        Value stage = values[0], parity = values[1], phase = values[2],
+              pages = values[3];
+        Value count = b.smin(
+            b.smax(b.sub(share->warpCount, iteration0), zero), b.c32(32));
+        if (refine) {
+          Value slot = b.add(b.mul(lane, plan.warps), warp);
+          b.store(pages, b.at(shared(plan.pages), b.shl(slot, 2)), 4);
+          if (scans)
+            b.store(b.trunc(b.getI8Type(), zero),
+                    b.at(shared(plan.keep), slot), 1);
+          GPUWarpBarrierOp::create(b);
+        }
+        if (scans) {
+          SmallVector<Value> ring =
+              emitScanLoop(loop, iteration0, count, pages, stage, parity);
+          stage = ring[0];
+          parity = ring[1];
+        } else {
+          emitPlainMasks(loop, iteration0, count);
+        }
+        // For the next round; arrives during the refinement.
+        Value nextIteration = b.add(iteration0, 32);
+        if (needPages)
+          pages = loadPages(nextIteration);
+        SmallVector<Value> next = {stage, parity, phase, pages};
+        if (refine) {
+          GPURingHandoverOp::create(b, plan.copies);
+          teamBarrier();
+          SmallVector<Value> after =
+              emitRefineRound(refine, phase, values.drop_front(4));
+          next[2] = after[0];
+          next.append(after.begin() + 1, after.end());
+          GPURingHandoverOp::create(b, plan.copies);
+          teamBarrier();
+        }
+        if (scans)
+          fillStages(nextIteration, pages, stage);
+        return next;
+      });
+  if (refine)
+    states[refine.getResult()] =
+        StateValue::fromFlat(ValueRange(carried).drop_front(4));
+  return success();
+}

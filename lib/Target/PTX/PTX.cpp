@@ -1,0 +1,183 @@
+//===- PTX.cpp - From LLVM dialect to PTX ---------------- -*- C++ -*-===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// LLVM IR, the optimiser, the NVPTX back end, in process. The back end ends the
+// process on what it cannot select, so it runs under a crash recovery context
+// with a diagnostic handler of our own.
+//
+//===----------------------------------------------------------------------===//
+
+#include "ffd/Target/PTX.h"
+
+#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/ADT/SmallString.h"
+#include "llvm/IR/DiagnosticInfo.h"
+#include "llvm/IR/DiagnosticPrinter.h"
+#include "llvm/IR/LLVMContext.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IR/Module.h"
+#include "llvm/IR/Verifier.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/CrashRecoveryContext.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Target/TargetMachine.h"
+#include "llvm/Target/TargetOptions.h"
+#include "llvm/Transforms/Scalar/Scalarizer.h"
+#include <mutex>
+
+using namespace mlir;
+using namespace mlir::ffd;
+
+namespace {
+/// Collects what LLVM reports instead of printing it and exiting.
+class DiagnosticCollector : public llvm::DiagnosticHandler {
+public:
+  explicit DiagnosticCollector(std::string &errors) : errors(errors) {}
+  bool handleDiagnostics(const llvm::DiagnosticInfo &info) override {
+    if (info.getSeverity() == llvm::DS_Error) {
+      llvm::raw_string_ostream os(errors);
+      llvm::DiagnosticPrinterRawOStream printer(os);
+      os << (errors.empty() ? "" : "; ");
+      info.print(printer);
+    }
+    return true;
+  }
+
+private:
+  std::string &errors;
+};
+} // namespace
+
+/// Registers the back end, once per process.
+static void initialize() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
+    // Shared memory addresses of 32 bits: there is no other switch for it.
+    auto &options = llvm::cl::getRegisteredOptions();
+    auto it = options.find("nvptx-short-ptr");
+    if (it != options.end())
+      static_cast<llvm::cl::opt<bool> *>(it->second)->setValue(true);
+  });
+}
+
+static std::unique_ptr<llvm::TargetMachine>
+createTargetMachine(const GPUArch &arch, std::string &error) {
+  llvm::Triple triple("nvptx64-nvidia-cuda");
+  const llvm::Target *target =
+      llvm::TargetRegistry::lookupTarget(triple, error);
+  if (!target)
+    return nullptr;
+  llvm::TargetOptions options;
+  // Every rounding of the numerics page is there on purpose.
+  options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
+  return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(
+      triple, arch.name, arch.ptx, options, std::nullopt, std::nullopt,
+      llvm::CodeGenOptLevel::Aggressive));
+}
+
+static void optimize(llvm::Module &module, llvm::TargetMachine &machine,
+                     unsigned level) {
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager sccs;
+  llvm::ModuleAnalysisManager modules;
+  // What should be unrolled is unrolled by the generator.
+  llvm::PipelineTuningOptions tuning;
+  tuning.LoopUnrolling = false;
+  tuning.LoopVectorization = false;
+  tuning.SLPVectorization = false;
+  llvm::PassBuilder builder(&machine, tuning);
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(sccs);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, sccs, modules);
+  // Vectors of registers are a notation; none is left for the back end.
+  builder.registerPipelineStartEPCallback(
+      [](llvm::ModulePassManager &passes, llvm::OptimizationLevel) {
+        passes.addPass(llvm::createModuleToFunctionPassAdaptor(
+            llvm::ScalarizerPass()));
+      });
+  llvm::OptimizationLevel levels[] = {
+      llvm::OptimizationLevel::O0, llvm::OptimizationLevel::O1,
+      llvm::OptimizationLevel::O2, llvm::OptimizationLevel::O3};
+  llvm::OptimizationLevel chosen = levels[std::min(level, 3u)];
+  llvm::ModulePassManager passes =
+      chosen == llvm::OptimizationLevel::O0
+          ? builder.buildO0DefaultPipeline(chosen)
+          : builder.buildPerModuleDefaultPipeline(chosen);
+  passes.run(module, modules);
+}
+
+FailureOr<std::string> mlir::ffd::translateToPTX(ModuleOp module,
+                                                 StringRef archName,
+                                                 const PTXOptions &options) {
+  FailureOr<GPUArch> arch =
+      lookupArch(archName, [&] { return module.emitError(); });
+  if (failed(arch))
+    return failure();
+  initialize();
+  std::string error;
+  std::unique_ptr<llvm::TargetMachine> machine =
+      createTargetMachine(*arch, error);
+  if (!machine)
+    return module.emitError("no NVPTX back end: ") << error;
+
+  DialectRegistry registry;
+  registerBuiltinDialectTranslation(registry);
+  registerLLVMDialectTranslation(registry);
+  registerNVVMDialectTranslation(registry);
+  module.getContext()->appendDialectRegistry(registry);
+
+  llvm::LLVMContext context;
+  std::string errors;
+  context.setDiagnosticHandler(std::make_unique<DiagnosticCollector>(errors));
+  std::unique_ptr<llvm::Module> llvmModule =
+      translateModuleToLLVMIR(module, context, "ffd");
+  if (!llvmModule)
+    return module.emitError("has ops that do not translate to LLVM IR");
+  llvmModule->setTargetTriple(machine->getTargetTriple());
+  llvmModule->setDataLayout(machine->createDataLayout());
+
+  llvm::SmallString<0> text;
+  bool verified = true;
+  llvm::CrashRecoveryContext::Enable();
+  llvm::CrashRecoveryContext recovery;
+  bool survived = recovery.RunSafely([&] {
+    if (options.verify) {
+      llvm::raw_string_ostream os(errors);
+      if (llvm::verifyModule(*llvmModule, &os)) {
+        verified = false;
+        return;
+      }
+    }
+    optimize(*llvmModule, *machine, options.optLevel);
+    if (options.llvmIR) {
+      llvm::raw_string_ostream os(*options.llvmIR);
+      llvmModule->print(os, nullptr);
+    }
+    llvm::raw_svector_ostream os(text);
+    llvm::legacy::PassManager passes;
+    machine->addPassesToEmitFile(passes, os, nullptr,
+                                 llvm::CodeGenFileType::AssemblyFile);
+    passes.run(*llvmModule);
+  });
+  if (!survived || !verified || !errors.empty())
+    return module.emitError("cannot be compiled for ")
+           << archName << ": "
+           << (errors.empty() ? "the back end failed" : errors);
+  return text.str().str();
+}
