@@ -71,8 +71,11 @@ public:
         return success();
       ops.push_back(op);
       usesShared |= isa<GPUSharedOp>(op);
-      auto kind = op->getAttrOfType<CopyKindAttr>("kind");
-      if (kind && kind.getValue() == CopyKind::bulk && !target->bulkCopies)
+      bool bulk = false;
+      llvm::TypeSwitch<Operation *>(op)
+          .Case<GPURingInitOp, GPURingFillOp, GPURingWaitOp, GPURingHandoverOp>(
+              [&](auto ring) { bulk = ring.getKind() == CopyKind::bulk; });
+      if (bulk && !target->bulkCopies)
         return op->emitOpError("copies in bulk, which ")
                << arch << " cannot do, expected 'async'";
       return success();
