@@ -12,6 +12,8 @@ config.test_format = lit.formats.ShTest(not llvm_config.use_lit_shell)
 config.suffixes = [".mlir", ".test"]
 config.excludes = ["Inputs", "data", "reference", "unit", "CMakeLists.txt"]
 config.test_source_root = os.path.dirname(__file__)
+# Substitutions that tests DEFINE may use each other.
+config.recursiveExpansionLimit = 4
 config.test_exec_root = os.path.join(config.ffd_obj_root, "test")
 
 llvm_config.with_system_environment(["HOME", "TMP", "TEMP", "TMPDIR"])
@@ -48,3 +50,11 @@ for feature, needs in {
 }.items():
     if all(flag in flags for flag in needs):
         config.available_features.add(feature)
+
+# mlir-runner executes what ffd.split is lowered to.
+runner_utils = os.path.join(os.path.dirname(config.llvm_tools_dir), "lib",
+                            "libmlir_runner_utils.so")
+if (os.path.exists(runner_utils)
+        and os.path.exists(os.path.join(config.llvm_tools_dir, "mlir-runner"))):
+    config.available_features.add("mlir-runner")
+    config.substitutions.append(("%mlir_runner_utils", runner_utils))
