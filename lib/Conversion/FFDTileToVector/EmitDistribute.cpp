@@ -97,9 +97,9 @@ LogicalResult Emitter::emitMax(TileDistributeOp op) {
     const ScoresValue &scores = get<ScoresValue>(op.getYielded());
     for (int64_t head = 0; head < group; ++head) {
       Value top;
-      for (int64_t tile = 0; tile < scores.tiles; ++tile) {
+      for (int64_t v = 0; v < scores.vectors; ++v) {
         Value a = b.loadI32(
-            b.at(scores.data, (head * scores.tiles + tile) * 64));
+            b.at(scores.data, (head * scores.vectors + v) * 64));
         top = top ? b.max(top, a) : a;
       }
       Value place = b.at(rowMax.data, 4 * head);

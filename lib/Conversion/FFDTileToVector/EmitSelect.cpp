@@ -90,24 +90,35 @@ LogicalResult Emitter::emit(TileReachOp op) {
   for (int64_t head = 0; head < group; ++head)
     threshold.push_back(b.splat(
         b.load(b.getI32Type(), b.at(thresholds, 4 * head), 4)));
+  // Vector v holds tile v in its lower and tile v + 4 in its upper half.
   const int64_t tiles = layout.selectBlock / ::ffd::kTileTokens;
+  const int64_t vectors = std::min(tiles, scores.vectors);
   Value bits = b.i32(0);
-  for (int64_t j = 0; j < layout.selectsPerBlock(); ++j) {
+  auto keep = [&](Value lanes, int64_t mask, int64_t select) {
+    Value some = b.andi(lanes, b.constant(lanes.getType(), mask));
+    Value any =
+        b.cmp(IntCmp::ne, some, b.constant(lanes.getType(), int64_t(0)));
+    bits = b.ori(bits, b.select(any, b.i32(int64_t(1) << select), b.i32(0)));
+  };
+  for (int64_t first = 0; first < scores.vectors; first += vectors) {
     Value any;
     for (int64_t head = 0; head < group; ++head) {
       Value top;
-      for (int64_t tile = j * tiles; tile < (j + 1) * tiles; ++tile) {
+      for (int64_t v = first; v < first + vectors; ++v) {
         Value a = b.loadI32(
-            b.at(scores.data, (head * scores.tiles + tile) * 64));
+            b.at(scores.data, (head * scores.vectors + v) * 64));
         top = top ? b.max(top, a) : a;
       }
       Value here = b.cmp(IntCmp::sge, top, threshold[head]);
       any = any ? b.ori(any, here) : here;
     }
     Value lanes = b.bitcast(b.getI16Type(), any);
-    Value keep =
-        b.cmp(IntCmp::ne, lanes, b.constant(b.getI16Type(), int64_t(0)));
-    bits = b.ori(bits, b.select(keep, b.i32(int64_t(1) << j), b.i32(0)));
+    if (tiles > scores.vectors) {
+      keep(lanes, 0xFFFF, 0);
+      continue;
+    }
+    keep(lanes, 0x00FF, first / tiles);
+    keep(lanes, 0xFF00, (first + scores.vectors) / tiles);
   }
   set(op.getResult(), MaskValue{bits});
   return success();

@@ -58,11 +58,12 @@ struct TailValue {
   Value valid; ///< i64, 1..16
 };
 
-/// `!ffd.scores`: i32 [G][tiles][16]. The order of the tokens of a tile is not
-/// that of memory; only maxima are taken of it.
+/// `!ffd.scores`: i32 [G][vectors][16], the larger scores of two tokens in each
+/// lane; only maxima are taken of them. Of a block: lanes 0-7 of vector v belong
+/// to tile v, lanes 8-15 to tile v + 4.
 struct ScoresValue {
   Value data;
-  int64_t tiles;
+  int64_t vectors;
   Value bad; ///< i1: a score was NaN or infinite (select_c3); null: none was
 };
 

@@ -324,55 +324,123 @@ Value VectorBuilder::callIntrinsic(StringRef name, Type type,
       .getResult(0);
 }
 
-Value VectorBuilder::dot(ArrayRef<DotTerm> terms, int64_t limit,
-                         Value accumulator) {
-  if (cpu.vnni) {
-    if (!accumulator)
-      accumulator = constant(vec(getI32Type()), int64_t(0));
-    for (auto [codes, query] : terms)
-      accumulator = callIntrinsic("llvm.x86.avx512.vpdpbusd.512",
-                                  vec(getI32Type()),
-                                  {accumulator, codes, query});
-    return accumulator;
-  }
-  // vpmaddubsw saturates sums of two products to 16 bits: wide codes go by
-  // nibbles, and no more sums are added in 16 bits than fit.
-  if (limit * 256 > INT16_MAX) {
-    SmallVector<DotTerm> low, high;
-    Type bytes = vec(getI8Type(), 64);
-    for (auto [codes, query] : terms) {
-      Value mask = constant(bytes, int64_t(15));
-      low.push_back({andi(codes, mask), query});
-      Value shifted = shr(bitcast(vec(getI32Type()), codes), 4);
-      high.push_back({andi(bitcast(bytes, shifted), mask), query});
+SmallVector<Value> VectorBuilder::transpose(ArrayRef<Value> vectors) {
+  // Four stages of pairwise shuffles: words and pairs of words within quarters,
+  // then quarters.
+  SmallVector<Value> x(vectors), y(16);
+  auto stage = [&](int64_t distance, auto index) {
+    for (int64_t i = 0; i < 16; ++i) {
+      int64_t first = i & ~distance, second = i | distance;
+      bool upper = i & distance;
+      SmallVector<int64_t> indices;
+      for (int64_t lane = 0; lane < 16; ++lane)
+        indices.push_back(index(lane, upper));
+      y[i] = shuffle(x[first], x[second], indices);
     }
-    Value sum = dot(low, 15, accumulator);
-    return add(shl(dot(high, 15), 4), sum);
+    std::swap(x, y);
+  };
+  // Lane 4q + w: word w of quarter q.
+  stage(1, [](int64_t lane, bool upper) {
+    int64_t q = lane / 4, w = lane % 4;
+    return 4 * q + 2 * upper + w / 2 + 16 * (w % 2);
+  });
+  stage(2, [](int64_t lane, bool upper) {
+    int64_t q = lane / 4, w = lane % 4;
+    return 4 * q + 2 * upper + w % 2 + 16 * (w / 2);
+  });
+  // Now quarter q of vector 4a + c is word 4q + c' of vectors 4a .. 4a + 3, c'
+  // being c with its two bits swapped.
+  stage(4, [](int64_t lane, bool upper) {
+    int64_t q = lane / 4, w = lane % 4;
+    return 4 * (2 * (q % 2) + upper) + w + 16 * (q / 2);
+  });
+  stage(8, [](int64_t lane, bool upper) {
+    int64_t q = lane / 4, w = lane % 4;
+    return 4 * (2 * (q % 2) + upper) + w + 16 * (q / 2);
+  });
+  for (int64_t q = 0; q < 16; q += 4)
+    std::swap(x[q + 1], x[q + 2]);
+  return x;
+}
+
+//===--- Integer dot products ----------------------------------------------===//
+
+void DotSum::addNarrow(Narrow &sum, Value codes, Value factors) {
+  const int64_t width = b->cpu.wide ? 64 : 32;
+  StringRef name = b->cpu.wide ? "llvm.x86.avx512.pmaddubs.w.512"
+                               : "llvm.x86.avx2.pmadd.ub.sw";
+  for (int64_t part = 0; part < 64 / width; ++part) {
+    Value product = b->callIntrinsic(name, b->vec(b->getI16Type(), width / 2),
+                                     {b->slice(codes, part * width, width),
+                                      b->slice(factors, part * width, width)});
+    if (sum.terms == 0)
+      sum.parts.push_back(product);
+    else
+      sum.parts[part] = b->add(sum.parts[part], product);
   }
-  size_t chunk = INT16_MAX / (limit * 256);
-  int64_t width = cpu.wide ? 64 : 32;
-  for (size_t first = 0; first < terms.size(); first += chunk) {
-    SmallVector<Value> parts;
-    for (int64_t begin = 0; begin < 64; begin += width) {
-      Value sum;
-      for (auto [codes, query] : terms.slice(
-               first, std::min(chunk, terms.size() - first))) {
-        Value product = callIntrinsic(
-            cpu.wide ? "llvm.x86.avx512.pmaddubs.w.512"
-                     : "llvm.x86.avx2.pmadd.ub.sw",
-            vec(getI16Type(), width / 2),
-            {slice(codes, begin, width), slice(query, begin, width)});
-        sum = sum ? add(sum, product) : product;
-      }
-      Value ones = constant(vec(getI16Type(), width / 2), int64_t(1));
-      parts.push_back(callIntrinsic(
-          cpu.wide ? "llvm.x86.avx512.pmaddw.d.512" : "llvm.x86.avx2.pmadd.wd",
-          vec(getI32Type(), width / 4), {sum, ones}));
-    }
-    Value sum = concat(parts);
-    accumulator = accumulator ? add(accumulator, sum) : sum;
+  ++sum.terms;
+}
+
+Value DotSum::widen(const Narrow &sum) {
+  const int64_t width = b->cpu.wide ? 64 : 32;
+  Value ones = b->constant(b->vec(b->getI16Type(), width / 2), int64_t(1));
+  SmallVector<Value> parts;
+  for (Value part : sum.parts)
+    parts.push_back(b->callIntrinsic(b->cpu.wide
+                                         ? "llvm.x86.avx512.pmaddw.d.512"
+                                         : "llvm.x86.avx2.pmadd.wd",
+                                     b->vec(b->getI32Type(), width / 4),
+                                     {part, ones}));
+  return b->concat(parts);
+}
+
+void DotSum::add(Value codes, Value factors) {
+  if (b->cpu.vnni) {
+    if (!total)
+      total = b->constant(b->vec(b->getI32Type()), int64_t(0));
+    total = b->callIntrinsic("llvm.x86.avx512.vpdpbusd.512",
+                             b->vec(b->getI32Type()), {total, codes, factors});
+    return;
   }
-  return accumulator;
+  // vpmaddubsw saturates the sum of two products to 16 bits, so wide codes go
+  // by nibbles; and no more sums are added in 16 bits than fit.
+  const bool nibbles = limit * 2 * 128 > INT16_MAX;
+  const int64_t bound = nibbles ? 15 : limit;
+  auto spill = [&](Narrow &narrow, Value &sum) {
+    if ((narrow.terms + 1) * bound * 2 * 128 <= INT16_MAX)
+      return;
+    Value wide = widen(narrow);
+    sum = sum ? b->add(sum, wide) : wide;
+    narrow = Narrow();
+  };
+  spill(low, total);
+  if (!nibbles) {
+    addNarrow(low, codes, factors);
+    return;
+  }
+  spill(high, highTotal);
+  Type bytes = codes.getType();
+  Value mask = b->constant(bytes, int64_t(15));
+  Value shifted = b->shr(b->bitcast(b->vec(b->getI32Type()), codes), 4);
+  addNarrow(low, b->andi(codes, mask), factors);
+  addNarrow(high, b->andi(b->bitcast(bytes, shifted), mask), factors);
+}
+
+Value DotSum::get() {
+  auto finish = [&](Narrow &narrow, Value &sum) {
+    if (narrow.terms == 0)
+      return;
+    Value wide = widen(narrow);
+    sum = sum ? b->add(sum, wide) : wide;
+    narrow = Narrow();
+  };
+  finish(low, total);
+  finish(high, highTotal);
+  if (highTotal) {
+    total = b->add(total, b->shl(highTotal, 4));
+    highTotal = Value();
+  }
+  return total;
 }
 
 //===--- Memory ------------------------------------------------------------===//

@@ -121,10 +121,8 @@ public:
   SmallVector<Value> foldTree(Leaf leaf, int64_t stride = 1, int64_t lane = 0,
                               int64_t leafStride = 16);
 
-  /// Sum over `terms` of unsigned bytes (at most `limit` each) times signed
-  /// bytes, in groups of four: vectors of 64 bytes to vector<16xi32>. Exact.
-  using DotTerm = std::pair<Value, Value>;
-  Value dot(ArrayRef<DotTerm> terms, int64_t limit, Value accumulator = {});
+  /// 16 vectors of 16 words: lane i of result w is lane w of vector i.
+  SmallVector<Value> transpose(ArrayRef<Value> vectors);
 
   //===--- Memory ----------------------------------------------------------===//
   /// A 64-byte aligned stack buffer, live for the whole function.
@@ -145,14 +143,41 @@ public:
   void ifThen(Value condition, function_ref<void()> body,
               function_ref<void()> otherwise = nullptr);
 
-private:
   Value callIntrinsic(StringRef name, Type type, ValueRange operands);
+
+private:
   func::FuncOp function;
   /// Where the next stack buffer goes.
   Operation *lastAlloca = nullptr;
 };
 
-/// shorthand for predicates
+/// An exact sum of unsigned bytes, each at most `limit`, times signed bytes, in
+/// groups of four: vectors of 64 bytes to vector<16xi32>. Terms come one by one,
+/// so that a sum stays in a register while codes are unpacked.
+class DotSum {
+public:
+  DotSum(VectorBuilder &b, int64_t limit) : b(&b), limit(limit) {}
+
+  void add(Value codes, Value factors);
+  Value get();
+
+private:
+  /// A sum of products in 16 bits, in registers of the target's width.
+  struct Narrow {
+    SmallVector<Value> parts;
+    int64_t terms = 0;
+  };
+  void addNarrow(Narrow &sum, Value codes, Value factors);
+  Value widen(const Narrow &sum);
+
+  VectorBuilder *b;
+  int64_t limit;
+  Value total;      ///< vector<16xi32>
+  Narrow low, high; ///< high: of the upper nibbles, if codes are wide
+  Value highTotal;
+};
+
+/// Short names of the predicates.
 using IntCmp = arith::CmpIPredicate;
 using FloatCmp = arith::CmpFPredicate;
 
