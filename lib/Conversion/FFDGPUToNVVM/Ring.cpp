@@ -37,23 +37,31 @@ Results mlir::ffd::lower(WarpBuilder &b, GPURingInitOp op) {
   return {};
 }
 
+/// One lane issues. Predicates instead of a branch: the warp stays together, and
+/// the assembler can move other work between the copies.
 static void fillBulk(WarpBuilder &b, GPURingFillOp op) {
   Value issue = b.band(op.getCondition(), b.eq(lane(b), 0));
-  b.ifThen(issue, [&] {
-    Value barrier = b.sharedAddress(op.getBarrier());
-    int64_t total = 0;
-    for (int64_t size : op.getSizes())
-      total += size;
-    b.ptxVolatile({}, "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;",
-                  "r,n", {barrier, b.c32(total)});
-    for (auto [target, source, size] :
-         llvm::zip(op.getTargets(), op.getSources(), op.getSizes()))
-      b.ptxVolatile({},
-                    "cp.async.bulk.shared::cluster.global.mbarrier::"
-                    "complete_tx::bytes [$0], [$1], $2, [$3];",
-                    "r,l,n,r",
-                    {b.sharedAddress(target), source, b.c32(size), barrier});
-  });
+  SmallVector<Value> operands = {b.zext32(issue),
+                                 b.sharedAddress(op.getBarrier())};
+  int64_t total = 0;
+  for (int64_t size : op.getSizes())
+    total += size;
+  std::string text = "{\n\t.reg .pred one;\n"
+                     "\tsetp.ne.b32 one, $0, 0;\n"
+                     "\t@one mbarrier.arrive.expect_tx.shared::cta.b64 _, [$1], " +
+                     std::to_string(total) + ";\n";
+  std::string constraints = "r,r";
+  for (auto [target, source, size] :
+       llvm::zip(op.getTargets(), op.getSources(), op.getSizes())) {
+    std::string n = std::to_string(operands.size());
+    std::string next = std::to_string(operands.size() + 1);
+    text += "\t@one cp.async.bulk.shared::cluster.global.mbarrier::"
+            "complete_tx::bytes [$" +
+            n + "], [$" + next + "], " + std::to_string(size) + ", [$1];\n";
+    constraints += ",r,l";
+    operands.append({b.sharedAddress(target), source});
+  }
+  b.ptxVolatile({}, text + "\t}", constraints, operands);
 }
 
 static void fillAsync(WarpBuilder &b, GPURingFillOp op) {

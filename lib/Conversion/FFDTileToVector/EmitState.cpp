@@ -157,6 +157,9 @@ void Emitter::accumulateRows(const StateValue &state, Value weights,
     b.loop(::ffd::kTileTokens / tokens, [&](Value step) {
       Value from = b.at(
           values, b.mul(step, b.i64(tokens * layout.valueDim * 2)));
+      if (first == 0)
+        for (int64_t t = 0; t < tokens; ++t)
+          b.prefetchRow(from, t + ::ffd::kTileTokens, layout.valueDim * 2);
       SmallVector<Value> p;
       for (int64_t t = 0; t < tokens; ++t)
         for (int64_t h = 0; h < heads; ++h) {

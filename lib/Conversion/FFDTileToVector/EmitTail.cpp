@@ -26,6 +26,11 @@ LogicalResult Emitter::emit(TileDotOp op) {
     int64_t heads = std::min(headsAtOnce, group - first);
     auto leaf = [&](int64_t token) {
       SmallVector<Value> sums(heads, b.zeros());
+      // Ask for the next tile: one is about a page, where the hardware's
+      // prefetcher stops.
+      if (first == 0)
+        b.prefetchRow(tail.keys, token + ::ffd::kTileTokens,
+                      layout.headDim * 2);
       for (int64_t c = 0; c < layout.headDim; c += 16) {
         Value k = b.widen(
             b.load(b.vec(b.getI16Type()),

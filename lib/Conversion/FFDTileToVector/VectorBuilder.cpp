@@ -484,6 +484,12 @@ void VectorBuilder::prefetch(Value pointer) {
                          getI32IntegerAttr(3), getI32IntegerAttr(1));
 }
 
+void VectorBuilder::prefetchRow(Value pointer, int64_t row, int64_t bytes) {
+  for (int64_t line = (row * bytes + 63) / 64 * 64; line < (row + 1) * bytes;
+       line += 64)
+    prefetch(at(pointer, line));
+}
+
 //===--- Control flow ------------------------------------------------------===//
 
 void VectorBuilder::loop(Value first, Value last,

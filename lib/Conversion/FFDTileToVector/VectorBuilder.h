@@ -134,6 +134,8 @@ public:
   Value loadI32(Value pointer) { return load(vec(getI32Type()), pointer, 64); }
   void store(Value value, Value pointer, int64_t align);
   void prefetch(Value pointer);
+  /// The cache lines that begin in row `row` of rows of `bytes`.
+  void prefetchRow(Value pointer, int64_t row, int64_t bytes);
 
   //===--- Control flow ----------------------------------------------------===//
   void loop(Value first, Value last, function_ref<void(Value)> body);
