@@ -12,7 +12,24 @@ separate_arguments(FFD_LLVM_DEFINITIONS NATIVE_COMMAND "${LLVM_DEFINITIONS}")
 target_compile_definitions(ffd-mlir INTERFACE ${FFD_LLVM_DEFINITIONS})
 target_compile_options(ffd-mlir INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-fno-rtti;-fno-exceptions;-Wall;-Wextra;-Wno-unused-parameter>)
-target_link_libraries(ffd-mlir INTERFACE MLIR LLVM)
+if(FFD_STATIC_LLVM)
+  # Tools that run where LLVM is not installed. MLIR's CMake targets are of no use
+  # here, all of them name the shared library: list the archives, of which the
+  # linker takes only what is referenced.
+  file(GLOB FFD_MLIR_ARCHIVES ${LLVM_LIBRARY_DIR}/libMLIR*.a)
+  execute_process(
+    COMMAND ${LLVM_TOOLS_BINARY_DIR}/llvm-config --link-static --libs
+      nvptx x86 passes orcjit core support irreader targetparser
+    OUTPUT_VARIABLE FFD_LLVM_ARCHIVES OUTPUT_STRIP_TRAILING_WHITESPACE
+    COMMAND_ERROR_IS_FATAL ANY)
+  separate_arguments(FFD_LLVM_ARCHIVES)
+  target_link_directories(ffd-mlir INTERFACE ${LLVM_LIBRARY_DIR})
+  target_link_libraries(ffd-mlir INTERFACE
+    -Wl,--start-group ${FFD_MLIR_ARCHIVES} ${FFD_LLVM_ARCHIVES} -Wl,--end-group
+    z zstd m pthread dl -Wl,--gc-sections -Wl,--icf=all -s)
+else()
+  target_link_libraries(ffd-mlir INTERFACE MLIR LLVM)
+endif()
 
 # ffd_add_library(NAME sources... [DEPENDS targets...] [LINK libs...])
 # A static library of compiler code with the shared precompiled header.

@@ -10,7 +10,9 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "ffd/Conversion/Passes.h"
 #include "ffd/Dialect/FFDDialect.h"
+#include "ffd/Pipelines/Pipelines.h"
 #include "ffd/Transforms/Passes.h"
 
 #include "mlir/InitAllDialects.h"
@@ -26,6 +28,8 @@ int main(int argc, char **argv) {
   mlir::ffd::registerBufferizableOpInterfaceExternalModels(registry);
   mlir::registerAllPasses();
   mlir::ffd::registerFFDTransformsPasses();
+  mlir::ffd::registerFFDConversionPasses();
+  mlir::ffd::registerPipelines();
   return mlir::asMainReturnCode(
       mlir::MlirOptMain(argc, argv, "FFD optimizer driver\n", registry));
 }

@@ -31,6 +31,52 @@ def FFDGPUToNVVM : Pass<"ffd-gpu-to-nvvm", "::mlir::ModuleOp"> {
                            "::mlir::vector::VectorDialect"];
 }
 
+def FFDSchedule : Pass<"ffd-schedule", "::mlir::ModuleOp"> {
+  let summary = "choose how teams map to a GPU";
+  let description = [{
+    Gives every `ffd.tile.teams` the `#ffd.schedule` that suits its spec and the
+    architecture: as many resident CTAs as shared memory and registers allow,
+    then as many warps, stages and slots (docs/schedule.md). A schedule that the
+    op already has stays; an option overrides single fields of either. What does
+    not fit is an error of `--ffd-tile-to-gpu`.
+
+    ```mlir
+    func.func @f(%cache: !ffd.cache<#s>, %m: memref<?x?x?xi8>) {
+      ffd.tile.teams #s {
+      ^bb0(%row: index, %split: index, %splits: index):
+        %k = ffd.tile.full : !ffd.mask<#s>
+        ffd.tile.store_kept %k, %m[%row, %split] : (!ffd.mask<#s>, memref<?x?x?xi8>) -> ()
+      }
+      return
+    }
+    ```
+
+    becomes
+
+    ```mlir
+    func.func @f(%cache: !ffd.cache<#s>, %m: memref<?x?x?xi8>) {
+      ffd.tile.teams #s schedule <warps = 8, ctas = 2, stages = 2, slots = 2> {
+      ^bb0(%row: index, %split: index, %splits: index):
+        %k = ffd.tile.full : !ffd.mask<#s>
+        ffd.tile.store_kept %k, %m[%row, %split] : (!ffd.mask<#s>, memref<?x?x?xi8>) -> ()
+      }
+      return
+    }
+    ```
+  }];
+  let options = [
+    Option<"arch", "arch", "std::string", /*default=*/"\"sm_90a\"",
+           "GPU architecture, e.g. sm_80 or sm_90a">,
+    Option<"warps", "warps", "int64_t", /*default=*/"0", "warps per CTA">,
+    Option<"ctas", "ctas", "int64_t", /*default=*/"0",
+           "CTAs per multiprocessor">,
+    Option<"stages", "stages", "int64_t", /*default=*/"0",
+           "stages of a warp's scan ring">,
+    Option<"slots", "slots", "int64_t", /*default=*/"0",
+           "slots of a warp's refine ring">
+  ];
+}
+
 def FFDTileToGPU : Pass<"ffd-tile-to-gpu", "::mlir::ModuleOp"> {
   let summary = "lower tile programs to warps, rings, queues and barriers";
   let description = [{
