@@ -91,7 +91,8 @@ std::string SpecAttr::getKernelName() const {
 LogicalResult TopKAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                int64_t k) {
   if (k < 1)
-    return emitError() << "top_k has k = " << k << ", expected at least 1 (top_k_c1)";
+    return emitError() << "top_k has k = " << k
+                       << ", expected at least 1 (top_k_c1)";
   return success();
 }
 
@@ -99,7 +100,8 @@ LogicalResult TopPAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                FloatAttr p) {
   double value = p.getValueAsDouble();
   if (!(value > 0 && value <= 1))
-    return emitError() << "top_p has p = " << value << ", expected 0 < p <= 1 (top_p_c1)";
+    return emitError() << "top_p has p = " << value
+                       << ", expected 0 < p <= 1 (top_p_c1)";
   return success();
 }
 
@@ -110,11 +112,13 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
     return emitError() << "schedule has warps = " << warps
                        << ", expected 1, 2, 4, 8 or 16 (schedule_c1)";
   if (ctas < 1 || ctas > 8)
-    return emitError() << "schedule has ctas = " << ctas << ", expected 1..8 (schedule_c2)";
+    return emitError() << "schedule has ctas = " << ctas
+                       << ", expected 1..8 (schedule_c2)";
   if (stages < 1 || stages > 8)
     return emitError() << "schedule has stages = " << stages
                        << ", expected 1..8 (schedule_c3)";
   if (slots < 1 || slots > 8)
-    return emitError() << "schedule has slots = " << slots << ", expected 1..8 (schedule_c4)";
+    return emitError() << "schedule has slots = " << slots
+                       << ", expected 1..8 (schedule_c4)";
   return success();
 }

@@ -181,10 +181,9 @@ LogicalResult SplitOp::inferReturnTypes(MLIRContext *context,
                              "'ffd.split' op attribute 'quant_block' is ",
                              block, ", expected at least 1 (split_o1)");
   if (!ShapedType::isDynamic(tokens) && tokens % block)
-    return emitOptionalError(location, "'ffd.split' op operand 'keys' has ",
-                             tokens,
-                             " tokens, expected a multiple of quant_block = ",
-                             block, " (split_o1)");
+    return emitOptionalError(
+        location, "'ffd.split' op operand 'keys' has ", tokens,
+        " tokens, expected a multiple of quant_block = ", block, " (split_o1)");
   int64_t blocks =
       ShapedType::isDynamic(tokens) ? ShapedType::kDynamic : tokens / block;
   auto codes =
@@ -225,9 +224,9 @@ getPlaneSizes(CacheViewOp view) {
           {0, "sequences"}};
 }
 
-static constexpr StringRef kPlaneNames[] = {
-    "thumbnails", "residuals", "values",     "smax",
-    "tail_k",     "tail_v",    "page_table", "lengths"};
+static constexpr StringRef kPlaneNames[] = {"thumbnails", "residuals", "values",
+                                            "smax",       "tail_k",    "tail_v",
+                                            "page_table", "lengths"};
 static constexpr unsigned kNumPlanes = std::size(kPlaneNames);
 
 LogicalResult CacheViewOp::verify() {
@@ -388,8 +387,8 @@ LogicalResult ExactOp::verify() {
       succeeded(rows.check("keys", getKeys().getType(), 3, spec.getHeadDim(),
                            "head_dim")) &&
       succeeded(rows.perKvHead("values", getValues().getType())) &&
-      succeeded(rows.check("values", getValues().getType(), 2, tokens,
-                           "tokens")) &&
+      succeeded(
+          rows.check("values", getValues().getType(), 2, tokens, "tokens")) &&
       succeeded(rows.check("values", getValues().getType(), 3,
                            spec.getValueDim(), "value_dim")) &&
       succeeded(rows.perSequence("lengths", getLengths().getType())) &&

@@ -75,9 +75,9 @@ LogicalResult TileDistributeOp::verify() {
     return emitOpError("domain ")
            << stringifyDomain(getDomain()) << " runs over ("
            << getOver().getTypes() << "), expected "
-           << (isIndex[0] ? (isIndex.size() == 1 ? "(index)"
-                                                 : "(index, index, index)")
-                          : "a work list")
+           << (isIndex[0]
+                   ? (isIndex.size() == 1 ? "(index)" : "(index, index, index)")
+                   : "a work list")
            << " (distribute_c1)";
 
   Block &block = getRegion().front();
@@ -121,11 +121,10 @@ LogicalResult TileDistributeOp::verify() {
     if (init)
       diag << " from init " << init;
     return diag << ", expected "
-                << (getCombiner() == Combiner::max
-                        ? "scores and a row maximum"
-                        : getCombiner() == Combiner::append
-                              ? "a mask and a work list, without init"
-                              : "a state, with a state as init")
+                << (getCombiner() == Combiner::max ? "scores and a row maximum"
+                    : getCombiner() == Combiner::append
+                        ? "a mask and a work list, without init"
+                        : "a state, with a state as init")
                 << " (distribute_c2)";
   }
   SmallVector<Type> types{yielded, result};
@@ -143,11 +142,11 @@ LogicalResult TileDistributeOp::verify() {
 LogicalResult TileQueryOp::verify() {
   SpecAttr spec = getResult().getType().getSpec();
   Type memory = getMemory().getType();
-  return success(succeeded(checkElement(*this, "memory", memory,
-                                        spec.getElement(), "tile_c2")) &&
-                 succeeded(checkSize(*this, "memory", memory, 2,
-                                     spec.getHeadDim(), "head_dim",
-                                     "tile_c2")));
+  return success(
+      succeeded(checkElement(*this, "memory", memory, spec.getElement(),
+                             "tile_c2")) &&
+      succeeded(checkSize(*this, "memory", memory, 2, spec.getHeadDim(),
+                          "head_dim", "tile_c2")));
 }
 
 LogicalResult TileFinishOp::verify() {
@@ -160,8 +159,8 @@ LogicalResult TileLoadTailOp::verify() {
   SpecAttr spec = getResult().getType().getSpec();
   Type keys = getKeys().getType(), values = getValues().getType();
   return success(
-      succeeded(checkElement(*this, "keys", keys, spec.getElement(),
-                             "tile_c2")) &&
+      succeeded(
+          checkElement(*this, "keys", keys, spec.getElement(), "tile_c2")) &&
       succeeded(checkElement(*this, "values", values, spec.getElement(),
                              "tile_c2")) &&
       succeeded(checkSize(*this, "keys", keys, 3, spec.getHeadDim(), "head_dim",

@@ -82,8 +82,8 @@ struct FuseSelectorAndComputer : OpRewritePattern<AttendOp> {
       if (scan->getBlock() != block || pseudoMax->getBlock() != block)
         return rewriter.notifyMatchFailure(attend,
                                            "steps are in several blocks");
-      first = scan->isBeforeInBlock(pseudoMax) ? scan.getOperation()
-                                               : pseudoMax;
+      first =
+          scan->isBeforeInBlock(pseudoMax) ? scan.getOperation() : pseudoMax;
     }
     if (select.getCache() != attend.getCache())
       return rewriter.notifyMatchFailure(attend, "steps differ in cache");
@@ -110,8 +110,7 @@ struct FuseSelectorAndComputer : OpRewritePattern<AttendOp> {
         select.getMask());
     rewriter.replaceAllUsesExcept(select.getResult(), decode.getKeptResult(),
                                   attend);
-    rewriter.replaceOp(attend,
-                       {decode.getOutResult(), decode.getLseResult()});
+    rewriter.replaceOp(attend, {decode.getOutResult(), decode.getLseResult()});
     rewriter.eraseOp(select);
     if (scan)
       rewriter.eraseOp(scan);
@@ -146,11 +145,11 @@ struct DecomposeDecode : OpRewritePattern<DecodeOp> {
         decode.getCache(), decode.getSmScale(), rowMax, unit);
     auto scan = ScanOp::create(rewriter, loc, best.getType(), decode.getQuery(),
                                decode.getCache(), best);
-    auto select = SelectOp::create(
-        rewriter, loc, decode.getKept().getType(), decode.getSelector(),
-        scan.getResult(), pseudoMax.getRowMaxResult(),
-        pseudoMax.getUnitResult(), decode.getDelta(), decode.getCache(),
-        decode.getKept());
+    auto select = SelectOp::create(rewriter, loc, decode.getKept().getType(),
+                                   decode.getSelector(), scan.getResult(),
+                                   pseudoMax.getRowMaxResult(),
+                                   pseudoMax.getUnitResult(), decode.getDelta(),
+                                   decode.getCache(), decode.getKept());
     auto attend = AttendOp::create(
         rewriter, loc, decode.getOut().getType(), decode.getLse().getType(),
         decode.getQuery(), decode.getCache(), select.getResult(),

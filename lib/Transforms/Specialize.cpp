@@ -32,7 +32,7 @@ class Sizes {
 public:
   Sizes() = default;
   explicit Sizes(SpecAttr spec)
-      : values{spec.getHeadDim(),  spec.getValueDim(),  spec.getGroup(),
+      : values{spec.getHeadDim(),  spec.getValueDim(),   spec.getGroup(),
                spec.getScanBits(), spec.getQuantBlock(), spec.getSelectBlock()},
         element(spec.getElement()) {}
 
@@ -106,8 +106,7 @@ struct SpecializePass : mlir::ffd::impl::FFDSpecializeBase<SpecializePass> {
       SpecAttr spec = getSpecOf(op);
       if (!spec)
         return WalkResult::advance();
-      auto [it, inserted] =
-          specs.insert({spec, {Sizes(spec), op}});
+      auto [it, inserted] = specs.insert({spec, {Sizes(spec), op}});
       return collect(op, it->second.first);
     });
     if (walk.wasInterrupted())
@@ -222,8 +221,8 @@ private:
           {Sizes::quantBlock, "option 'quant-block'", quantBlock},
           {Sizes::selectBlock, "option 'select-block'", selectBlock}}) {
       if (value < 0)
-        return op->emitError() << name << " is " << value
-                               << ", expected a positive number";
+        return op->emitError()
+               << name << " is " << value << ", expected a positive number";
       if (failed(sizes.set(op, name, field, value)))
         return failure();
     }
@@ -252,16 +251,15 @@ private:
           dyn_cast<FunctionOpInterface>(argument.getOwner()->getParentOp());
       if (!function || !argument.getOwner()->isEntryBlock() ||
           !SymbolTable::symbolKnownUseEmpty(function, module) ||
-          !llvm::all_of(argument.getUsers(), [](Operation *user) {
-            return isa<CacheViewOp>(user);
-          }))
+          !llvm::all_of(argument.getUsers(),
+                        [](Operation *user) { return isa<CacheViewOp>(user); }))
         return;
       SmallVector<int64_t> shape(type.getShape());
       shape.back() = size;
       argument.setType(MemRefType::Builder(type).setShape(shape));
-      function.setType(function.cloneTypeWith(
-          function.getFunctionBody().getArgumentTypes(),
-          function.getResultTypes()));
+      function.setType(
+          function.cloneTypeWith(function.getFunctionBody().getArgumentTypes(),
+                                 function.getResultTypes()));
     };
     refine(view.getThumbnails(), layout.thumbnailBytes());
     refine(view.getResiduals(), layout.residualBytes());

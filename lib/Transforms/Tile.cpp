@@ -160,8 +160,8 @@ static LogicalResult tileSelect(SelectOp op) {
   Value threshold;
   if (!all) {
     program.loadQuery(scan.getQuery(), pseudoMax.getSmScale(), op.getCache());
-    threshold = program.threshold(program.pseudoMax(op.getCache()),
-                                  op.getDelta());
+    threshold =
+        program.threshold(program.pseudoMax(op.getCache()), op.getDelta());
   }
   program.select(op.getCache(), threshold, op.getMask());
   op.erase();
@@ -217,8 +217,8 @@ private:
                << " that is not one of its arguments, expected results to be "
                   "written into arguments";
     terminator->setOperands(ValueRange());
-    function.setFunctionType(
-        FunctionType::get(function.getContext(), function.getArgumentTypes(), {}));
+    function.setFunctionType(FunctionType::get(
+        function.getContext(), function.getArgumentTypes(), {}));
     function.removeResAttrsAttr();
     return success();
   }
