@@ -240,7 +240,7 @@ def FFD_GPURingFillOp : FFD_GPUOp<"ring.fill", [
 
     ```mlir
     ffd.gpu.ring.fill bulk %bar if %c copy %dst from %src sizes [4352]
-        : !llvm.ptr<3>, !llvm.ptr<1>
+        : !llvm.ptr<3>, !llvm.ptr<3>, !llvm.ptr<1>
     ```
   }];
   let arguments = (ins FFD_CopyKind:$kind, FFD_SharedPtr:$barrier, I1:$condition,
