@@ -10,7 +10,8 @@ from lit.llvm import llvm_config
 config.name = "FFD"
 config.test_format = lit.formats.ShTest(not llvm_config.use_lit_shell)
 config.suffixes = [".mlir", ".test"]
-config.excludes = ["Inputs", "data", "reference", "unit", "CMakeLists.txt"]
+config.excludes = ["Inputs", "data", "reference", "unit", "unit-emulator",
+                   "CMakeLists.txt"]
 config.test_source_root = os.path.dirname(__file__)
 # Substitutions that tests DEFINE may use each other.
 config.recursiveExpansionLimit = 4
@@ -28,6 +29,8 @@ config.substitutions.append(
 config.substitutions.append(
     ("%data", os.path.join(config.ffd_src_root, "test", "data")))
 config.substitutions.append(("%src", config.ffd_src_root))
+config.substitutions.append(
+    ("%ffd_compile", os.path.join(config.ffd_obj_root, "bin", "ffd-compile")))
 if config.host_cc:
     config.available_features.add("host-cc")
 
