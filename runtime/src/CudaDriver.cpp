@@ -23,19 +23,23 @@ namespace {
 using CUresult = int;
 using CUdevice = int;
 using CUdeviceptr = unsigned long long;
-using Handle = void *; // context, module, function, stream, event
+using Handle = void *; // context, module, function, stream, event, graph
 
 constexpr CUresult kOutOfMemory = 2;
 constexpr CUresult kNoDevice = 100;
 
 // CUdevice_attribute
-constexpr int kMultiprocessorCount = 16;
+constexpr int kMultiprocessorCount = 16, kL2CacheSize = 38;
 constexpr int kComputeMajor = 75, kComputeMinor = 76;
 constexpr int kMaxSharedOptin = 97;
 // CUfunction_attribute
 constexpr int kLocalSizeBytes = 3, kNumRegs = 4, kMaxDynamicShared = 8;
 // CUjit_option
 constexpr int kErrorLogBuffer = 5, kErrorLogBytes = 6;
+// CUstreamCaptureMode: other threads may do as they like; CUstream_flags: not
+// ordered with the default stream
+constexpr int kCaptureThreadLocal = 1;
+constexpr unsigned kNonBlocking = 1;
 /// Dynamic shared memory that needs no opting in.
 constexpr int kDefaultShared = 48 * 1024;
 
@@ -71,6 +75,16 @@ constexpr int kDefaultShared = 48 * 1024;
   X(memFree, "cuMemFree_v2", (CUdeviceptr))                                    \
   X(memcpyHtoD, "cuMemcpyHtoD_v2", (CUdeviceptr, const void *, size_t))        \
   X(memcpyDtoH, "cuMemcpyDtoH_v2", (void *, CUdeviceptr, size_t))              \
+  X(memcpyDtoD, "cuMemcpyDtoD_v2", (CUdeviceptr, CUdeviceptr, size_t))         \
+  X(streamCreate, "cuStreamCreate", (Handle *, unsigned))                      \
+  X(streamDestroy, "cuStreamDestroy_v2", (Handle))                             \
+  X(beginCapture, "cuStreamBeginCapture_v2", (Handle, int))                    \
+  X(endCapture, "cuStreamEndCapture", (Handle, Handle *))                      \
+  X(graphInstantiate, "cuGraphInstantiateWithFlags",                           \
+    (Handle *, Handle, unsigned long long))                                    \
+  X(graphLaunch, "cuGraphLaunch", (Handle, Handle))                            \
+  X(graphDestroy, "cuGraphDestroy", (Handle))                                  \
+  X(graphExecDestroy, "cuGraphExecDestroy", (Handle))                          \
   X(memsetD8, "cuMemsetD8_v2", (CUdeviceptr, unsigned char, size_t))           \
   X(eventCreate, "cuEventCreate", (Handle *, unsigned))                        \
   X(eventDestroy, "cuEventDestroy_v2", (Handle))                               \
@@ -126,7 +140,7 @@ Status CudaDriver::load(const std::string &path,
     return Status(StatusCode::Unsupported,                                     \
                   "the CUDA driver library '" + name +                         \
                       "' lacks the function '" symbol                          \
-                      "'; install a driver that supports CUDA 11 or newer");
+                      "'; install a driver that supports CUDA 11.4 or newer");
   FFD_CUDA_SYMBOLS(FFD_RESOLVE)
 #undef FFD_RESOLVE
   const CUresult started = cuda.init(0);
@@ -206,6 +220,9 @@ Status CudaContext::create(std::shared_ptr<const CudaDriver> driver, int device,
   FFD_RETURN_IF_ERROR(attribute(kComputeMinor, info.minor));
   FFD_RETURN_IF_ERROR(attribute(kMultiprocessorCount, info.multiprocessors));
   FFD_RETURN_IF_ERROR(attribute(kMaxSharedOptin, info.maxSharedPerBlock));
+  int cacheBytes = 0;
+  FFD_RETURN_IF_ERROR(attribute(kL2CacheSize, cacheBytes));
+  info.cacheBytes = cacheBytes;
   info.name = name;
   info.memoryBytes = int64_t(memory);
   FFD_RETURN_IF_ERROR(
@@ -300,6 +317,18 @@ Status CudaBuffer::fill(uint8_t value, int64_t bytes) {
                           "set device memory");
 }
 
+Status CudaBuffer::repeat(int64_t to, int64_t from, int64_t bytes) {
+  FFD_RETURN_IF_ERROR(checkRange(bytes, capacity - std::max(to, from)));
+  if (bytes == 0)
+    return Status::success();
+  CudaScope scope(*context);
+  FFD_RETURN_IF_ERROR(scope.entered());
+  return scope.cuda.check(
+      scope.cuda.memcpyDtoD(pointer + uint64_t(to), pointer + uint64_t(from),
+                            size_t(bytes)),
+      "copy on the device");
+}
+
 //===----------------------------------------------------------------------===//
 // CudaFunction
 //===----------------------------------------------------------------------===//
@@ -364,7 +393,8 @@ Status CudaFunction::launch(int64_t grid, int threads, int sharedBytes,
   return scope.cuda.check(scope.cuda.launchKernel(function, unsigned(grid), 1,
                                                   1, unsigned(threads), 1, 1,
                                                   unsigned(sharedBytes),
-                                                  nullptr, parameters, nullptr),
+                                                  context->stream, parameters,
+                                                  nullptr),
                           "launch a kernel");
 }
 
@@ -426,4 +456,64 @@ Status CudaEvent::since(const CudaEvent &start, float &milliseconds) const {
   return scope.cuda.check(
       scope.cuda.eventElapsedTime(&milliseconds, start.handle, handle),
       "time a kernel");
+}
+
+//===----------------------------------------------------------------------===//
+// CudaGraph
+//===----------------------------------------------------------------------===//
+
+CudaGraph::~CudaGraph() {
+  if (!context)
+    return;
+  if (stream && !graph) // left in the middle of a capture
+    (void)end();
+  CudaScope scope(*context);
+  if (!scope.entered().ok())
+    return;
+  if (executable)
+    scope.cuda.graphExecDestroy(executable);
+  if (graph)
+    scope.cuda.graphDestroy(graph);
+  if (stream)
+    scope.cuda.streamDestroy(stream);
+}
+
+Status CudaGraph::begin(std::shared_ptr<CudaContext> owner) {
+  if (stream || owner->stream)
+    return Status::invalid("the context or the graph has captured before, "
+                           "expected a fresh graph and none in progress");
+  CudaScope scope(*owner);
+  FFD_RETURN_IF_ERROR(scope.entered());
+  context = std::move(owner);
+  FFD_RETURN_IF_ERROR(scope.cuda.check(
+      scope.cuda.streamCreate(&stream, kNonBlocking), "create a stream"));
+  FFD_RETURN_IF_ERROR(
+      scope.cuda.check(scope.cuda.beginCapture(stream, kCaptureThreadLocal),
+                       "begin to capture a graph"));
+  context->stream = stream;
+  return Status::success();
+}
+
+Status CudaGraph::end() {
+  if (!context || !stream || context->stream != stream)
+    return Status::invalid("no graph is being captured, expected begin() "
+                           "before end()");
+  CudaScope scope(*context);
+  FFD_RETURN_IF_ERROR(scope.entered());
+  context->stream = nullptr;
+  FFD_RETURN_IF_ERROR(scope.cuda.check(scope.cuda.endCapture(stream, &graph),
+                                       "capture a graph"));
+  return scope.cuda.check(
+      scope.cuda.graphInstantiate(&executable, graph, /*flags=*/0),
+      "instantiate a graph");
+}
+
+Status CudaGraph::launch() {
+  if (!executable)
+    return Status::invalid("no graph is captured, expected end() before "
+                           "launch()");
+  CudaScope scope(*context);
+  FFD_RETURN_IF_ERROR(scope.entered());
+  return scope.cuda.check(scope.cuda.graphLaunch(executable, nullptr),
+                          "launch a graph");
 }

@@ -169,6 +169,24 @@ Status CudaKernel::launch() {
                            s.sharedBytes, &s.device);
 }
 
+Status CudaKernel::launchResident(const ffdDecodeArgs &device) {
+  if (device.splits < 1 || !device.workspace)
+    return Status::invalid("launch over device memory: splits is " +
+                           std::to_string(device.splits) +
+                           ", expected at least 1 and a workspace");
+  return state->function.launch(int64_t(device.batch) * device.kv_heads *
+                                    device.splits,
+                                state->threads, state->sharedBytes, &device);
+}
+
+int64_t CudaKernel::residentCtas() const {
+  return int64_t(state->context->device().multiprocessors) * state->ctasPerSm;
+}
+
+Status CudaKernel::resources(int &registers, int &localBytes) const {
+  return state->function.resources(registers, localBytes);
+}
+
 Status CudaKernel::timeLaunches(int warmup, int count,
                                 std::vector<float> &milliseconds) {
   if (warmup < 0 || count < 1)

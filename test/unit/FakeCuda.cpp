@@ -106,6 +106,23 @@ int cuMemcpyHtoD_v2(unsigned long long p, const void *host, size_t bytes) {
 int cuMemcpyDtoH_v2(void *host, unsigned long long p, size_t bytes) {
   return std::memcpy(host, reinterpret_cast<void *>(p), bytes), 0;
 }
+int cuMemcpyDtoD_v2(unsigned long long to, unsigned long long from,
+                    size_t bytes) {
+  return std::memmove(reinterpret_cast<void *>(to),
+                      reinterpret_cast<void *>(from), bytes),
+         0;
+}
+// A captured launch executes at once, the replay does nothing.
+int cuStreamCreate(void **s, unsigned) { return *s = &state, 0; }
+int cuStreamDestroy_v2(void *) { return 0; }
+int cuStreamBeginCapture_v2(void *, int) { return 0; }
+int cuStreamEndCapture(void *, void **g) { return *g = &state, 0; }
+int cuGraphInstantiateWithFlags(void **e, void *, unsigned long long) {
+  return *e = &state, 0;
+}
+int cuGraphLaunch(void *, void *) { return 0; }
+int cuGraphDestroy(void *) { return 0; }
+int cuGraphExecDestroy(void *) { return 0; }
 int cuMemsetD8_v2(unsigned long long p, unsigned char value, size_t bytes) {
   return std::memset(reinterpret_cast<void *>(p), value, bytes), 0;
 }

@@ -52,6 +52,7 @@ struct CudaDeviceInfo {
   int multiprocessors = 0;   ///< SM count
   int maxSharedPerBlock = 0; ///< bytes, after opting in
   int64_t memoryBytes = 0;
+  int64_t cacheBytes = 0; ///< of L2
   /// The architecture to compile for: "sm_80", "sm_90a", "sm_100a".
   std::string arch() const;
 };
@@ -71,7 +72,10 @@ public:
 
 private:
   friend class CudaScope;
+  friend class CudaFunction;
+  friend class CudaGraph;
   CudaContext() = default;
+  void *stream = nullptr; ///< launches go here: the default one, or a capture
   std::shared_ptr<const CudaDriver> cuda;
   CudaDeviceInfo info;
   int ordinal = 0;
@@ -92,6 +96,8 @@ public:
   Status upload(const void *host, int64_t bytes);
   Status download(void *host, int64_t bytes) const;
   Status fill(uint8_t value, int64_t bytes);
+  /// Copies `bytes` from offset `from` to offset `to` of this buffer.
+  Status repeat(int64_t to, int64_t from, int64_t bytes);
 
   uint64_t address() const { return pointer; }
   template <typename T>
@@ -120,7 +126,8 @@ public:
   Status load(std::shared_ptr<CudaContext> owner, const std::string &image,
               bool isPtx, const std::string &entry, int sharedBytes);
 
-  /// Launches on the default stream of the context; does not wait.
+  /// Launches on the default stream of the context, or into the graph that is
+  /// being captured; does not wait.
   Status launch(int64_t grid, int threads, int sharedBytes,
                 const void *parameter) const;
 
@@ -150,6 +157,29 @@ public:
 private:
   std::shared_ptr<CudaContext> context;
   void *handle = nullptr;
+};
+
+/// Launches recorded once and replayed as a whole, without the host's time
+/// between them.
+class CudaGraph {
+public:
+  CudaGraph() = default;
+  ~CudaGraph();
+  CudaGraph(const CudaGraph &) = delete;
+  CudaGraph &operator=(const CudaGraph &) = delete;
+
+  /// Until end(), launches of the context are recorded instead of executed.
+  /// One graph of a context is captured at a time, and once.
+  Status begin(std::shared_ptr<CudaContext> owner);
+  Status end();
+  /// Replays on the default stream; does not wait.
+  Status launch();
+
+private:
+  std::shared_ptr<CudaContext> context;
+  void *stream = nullptr;
+  void *graph = nullptr;
+  void *executable = nullptr;
 };
 
 } // namespace ffd

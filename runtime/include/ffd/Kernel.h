@@ -98,6 +98,14 @@ public:
   Status upload(const ffdDecodeArgs &args);
   /// One launch over what was uploaded; does not wait.
   Status launch();
+  /// One launch over memory that the caller put on the device: the pointers are
+  /// device pointers, `splits` is at least 1 and the workspace is the caller's.
+  /// Checks nothing that it cannot see from the host; does not wait.
+  Status launchResident(const ffdDecodeArgs &device);
+  /// CTAs that the device runs at a time.
+  int64_t residentCtas() const;
+  /// Registers and bytes of local memory (spills) of a thread.
+  Status resources(int &registers, int &localBytes) const;
   /// `count` timed launches after `warmup` others; milliseconds of each.
   Status timeLaunches(int warmup, int count, std::vector<float> &milliseconds);
   /// Waits and copies out, lse and kept into the host arguments' memory.

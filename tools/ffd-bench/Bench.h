@@ -1,0 +1,85 @@
+//===- Bench.h - One point of the grid --------------------------*- C++ -*-===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Measures one (tokens, batch, selection block): makes the pool, checks a
+// launch, times it, and times the dense rivals on the same data.
+//
+//===----------------------------------------------------------------------===//
+#ifndef FFD_TOOLS_FFDBENCH_BENCH_H
+#define FFD_TOOLS_FFDBENCH_BENCH_H
+
+#include "Check.h"
+
+#include <optional>
+
+namespace ffd::bench {
+
+/// The time of one choice of pieces per row.
+struct SplitsTiming {
+  int64_t splits = 0;
+  Timing timing;
+};
+
+/// A program on a point: the chosen pieces, and all that were tried.
+struct ProgramTiming {
+  SplitsTiming best;
+  std::vector<SplitsTiming> all;
+};
+
+struct Point {
+  int64_t tokens = 0, batch = 0, selectBlock = 0;
+  int64_t rotations = 0, visibleTokens = 0; ///< of the whole batch
+  std::string kernel;                       ///< its target
+  int registers = 0, localBytes = 0;        ///< 0 on a CPU
+  CheckResult check;
+  std::string checkNote; ///< what was wrong, if that is tolerated
+  int64_t bytes = 0;     ///< that must move
+  ProgramTiming decode;
+  Timing read;                          ///< of as many bytes
+  std::optional<ProgramTiming> keepAll; ///< delta = inf
+  std::optional<ProgramTiming> exact;   ///< over row-major K and V
+  std::string exactNote;                ///< why not
+
+  double rate() const { return double(bytes) / decode.best.timing.median; }
+};
+
+class Bench {
+public:
+  Bench(const Options &options, Machine &machine, bool tolerant)
+      : options(options), machine(machine), tolerant(tolerant) {}
+
+  llvm::Expected<Point> measure(int64_t tokens, int64_t batch,
+                                int64_t selectBlock);
+
+private:
+  llvm::Error prepareSequence(int64_t tokens);
+  llvm::Expected<DecodeKernel *> find(Program program, const ffdSpec &spec);
+  llvm::Expected<int64_t> rotationsFor(const PoolShape &shape,
+                                       int64_t launchBytes, int64_t poolBytes);
+  std::vector<int64_t> splitsToTry(DecodeKernel &kernel, const PoolShape &shape,
+                                   SplitsMode mode);
+  llvm::Error launchOnce(DecodeKernel &kernel, Pool &pool, int64_t splits,
+                         bool withKept);
+  llvm::Expected<ProgramTiming> time(DecodeKernel &kernel, Pool &pool,
+                                     SplitsMode mode);
+  llvm::Error measureSplit(PoolShape shape, Point &point);
+  llvm::Error measureExact(PoolShape shape, Point &point);
+
+  const Options &options;
+  Machine &machine;
+  bool tolerant; ///< a wrong result is a note
+  std::unique_ptr<Sequence> sequence;
+  int64_t sequenceTokens = -1;
+  std::vector<int64_t> ragged;
+  std::map<std::string, std::unique_ptr<DecodeKernel>> kernels;
+  /// Times of exact attention do not depend on the selection block.
+  std::map<std::pair<int64_t, int64_t>, ProgramTiming> exactTimes;
+};
+
+} // namespace ffd::bench
+
+#endif // FFD_TOOLS_FFDBENCH_BENCH_H
