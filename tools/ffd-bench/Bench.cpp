@@ -76,18 +76,16 @@ Expected<DecodeKernel *> Bench::find(Program program, const ffdSpec &spec) {
 /// the memory there is.
 Expected<int64_t> Bench::rotationsFor(const PoolShape &shape,
                                       int64_t launchBytes, int64_t poolBytes) {
-  const int64_t budget =
-      options.onGpu() ? machine.memoryBytes() / 4 * 3 - (int64_t(4) << 30)
-                      : machine.memoryBytes() / 8;
+  const int64_t budget = options.onGpu() ? machine.memoryBytes() / 8 * 5
+                                         : machine.memoryBytes() / 8;
   const int64_t fit = budget / std::max<int64_t>(1, poolBytes);
   if (fit < 1)
     return error("the batch takes {0} MB, expected at most {1} MB",
                  poolBytes >> 20, budget >> 20);
   const int64_t wanted = (kCacheTimes * machine.cacheBytes() + launchBytes) /
                          std::max<int64_t>(1, launchBytes);
-  return std::clamp<int64_t>(wanted, 2, options.onGpu() ? 256 : 16) < fit
-             ? std::clamp<int64_t>(wanted, 2, options.onGpu() ? 256 : 16)
-             : fit;
+  const int64_t most = options.onGpu() ? 256 : 16;
+  return std::min(fit, std::clamp<int64_t>(wanted, 2, most));
 }
 
 std::vector<int64_t> Bench::splitsToTry(DecodeKernel &kernel,
