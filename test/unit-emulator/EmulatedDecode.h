@@ -1,0 +1,52 @@
+//===- EmulatedDecode.h - The generated decode on the emulator -*- C++ -*-===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Compiles the decode of a specification to the NVVM dialect, for some GPU, and
+// runs it on random cases in guarded memory; compares with the reference.
+//
+//===----------------------------------------------------------------------===//
+#ifndef FFD_TEST_UNIT_EMULATOR_EMULATEDDECODE_H
+#define FFD_TEST_UNIT_EMULATOR_EMULATEDDECODE_H
+
+#include "RandomCase.h"
+
+#include "ffd/Emulator/Emulator.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/IR/OwningOpRef.h"
+
+#include "gtest/gtest.h"
+
+namespace ffd {
+
+class EmulatedDecode {
+public:
+  /// `error` says why if the kernel cannot be compiled.
+  EmulatedDecode(const ffdSpec &spec, const std::string &arch,
+                 std::string &error);
+
+  /// Runs the kernel on a case, with `splits` pieces per row; out, lse and kept
+  /// of the case receive the results. `launches`: run again on the same
+  /// workspace, which a kernel must leave as it found it.
+  emulator::Report run(RandomCase &c, int splits,
+                       const emulator::Options &options, int launches = 1);
+
+  mlir::ModuleOp module() { return *nvvm; }
+
+private:
+  ffdSpec spec;
+  mlir::MLIRContext context;
+  mlir::OwningOpRef<mlir::ModuleOp> nvvm;
+  std::unique_ptr<emulator::CompiledKernel> kernel;
+  uint32_t threads = 0, sharedBytes = 0;
+};
+
+/// Kept sets identical to the reference, outputs within the tolerances of
+/// docs/numerics.md.
+testing::AssertionResult matchesReference(RandomCase &c);
+
+} // namespace ffd
+#endif // FFD_TEST_UNIT_EMULATOR_EMULATEDDECODE_H
