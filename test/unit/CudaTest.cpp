@@ -160,6 +160,44 @@ TEST_F(CudaTest, OutOfMemoryIsAStatus) {
   EXPECT_TRUE(kernel->decode(c.args).ok());
 }
 
+TEST_F(CudaTest, GraphsRecordLaunchesOverDeviceMemory) {
+  CaseShape shape;
+  ReferenceDecode::setEntrySpec(shape.spec);
+  RandomCase c(shape, 1);
+  std::unique_ptr<CudaKernel> kernel;
+  ASSERT_TRUE(CudaKernel::create(context, package(shape.spec), kernel).ok());
+  EXPECT_EQ(kernel->residentCtas(), 8);
+  CudaGraph graph, other;
+  EXPECT_FALSE(graph.launch().ok());
+  EXPECT_FALSE(graph.end().ok());
+  ASSERT_TRUE(graph.begin(context).ok());
+  EXPECT_FALSE(other.begin(context).ok()) << "one at a time";
+  ffdDecodeArgs args = c.args;
+  args.splits = 0;
+  EXPECT_FALSE(kernel->launchResident(args).ok());
+  ASSERT_TRUE(graph.end().ok());
+  EXPECT_FALSE(graph.begin(context).ok()) << "once only";
+  EXPECT_TRUE(graph.launch().ok());
+  { // Left in the middle; the context is usable again.
+    CudaGraph abandoned;
+    ASSERT_TRUE(abandoned.begin(context).ok());
+  }
+  EXPECT_TRUE(other.begin(context).ok());
+  EXPECT_TRUE(other.end().ok());
+}
+
+TEST_F(CudaTest, BuffersRepeatWithinThemselves) {
+  CudaBuffer buffer;
+  ASSERT_TRUE(buffer.reserve(context, "test", 64).ok());
+  const char text[] = "abcd";
+  char back[8] = {};
+  ASSERT_TRUE(buffer.upload(text, 4).ok());
+  ASSERT_TRUE(buffer.repeat(4, 0, 4).ok());
+  ASSERT_TRUE(buffer.download(back, 8).ok());
+  EXPECT_EQ(std::string(back, 8), "abcdabcd");
+  EXPECT_FALSE(buffer.repeat(62, 0, 4).ok());
+}
+
 TEST(CudaDriver, AMissingLibrarySaysWhatToInstall) {
   std::shared_ptr<const CudaDriver> driver;
   Status status = CudaDriver::load("/nonexistent/libcuda.so.1", driver);

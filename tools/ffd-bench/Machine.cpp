@@ -295,7 +295,16 @@ Expected<Timing> Machine::time(int launches, int runs,
 }
 
 Expected<Timing> Machine::timeRead(int64_t bytes) {
-  bytes = std::clamp<int64_t>(bytes / 16 * 16, 16, readBytes);
+  if (bytes > readBytes) { // at that size the time is proportional to it
+    Expected<Timing> whole = timeRead(readBytes);
+    if (!whole)
+      return whole.takeError();
+    for (double *time :
+         {&whole->median, &whole->fastest, &whole->p10, &whole->p90})
+      *time *= double(bytes) / double(readBytes);
+    return *whole;
+  }
+  bytes = std::max<int64_t>(bytes / 16 * 16, 16);
   if (auto it = reads.find(bytes); it != reads.end())
     return it->second;
   int64_t copies = std::max<int64_t>(1, readBytes / bytes);
