@@ -144,7 +144,7 @@ public:
   //===--- Vectors ---------------------------------------------------------===//
 
   Value get(Value vector, int64_t i) {
-    return vector::ExtractOp::create(*this, vector, i);
+    return createOrFold<vector::ExtractOp>(vector, i);
   }
   SmallVector<Value> unpack(Value vector) {
     SmallVector<Value> result;
@@ -188,6 +188,18 @@ public:
   }
   void store(Value value, Value address, unsigned alignment) {
     LLVM::StoreOp::create(*this, value, address, alignment);
+  }
+
+  /// The same global address, of which the optimiser knows nothing: what is
+  /// computed from it stays where it is.
+  Value opaque(Value address) {
+    return LLVM::InlineAsmOp::create(
+               *this, address.getType(), address, "mov.b64 $0, $1;", "=l,l",
+               /*has_side_effects=*/true, /*is_align_stack=*/false,
+               LLVM::tailcallkind::TailCallKind::None,
+               /*asm_dialect=*/LLVM::AsmDialectAttr(),
+               /*operand_attrs=*/ArrayAttr())
+        .getRes();
   }
 
   //===--- Control flow ----------------------------------------------------===//

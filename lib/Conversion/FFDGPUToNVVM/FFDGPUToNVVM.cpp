@@ -15,6 +15,7 @@
 
 #include "ffd/Conversion/Passes.h"
 #include "ffd/Target/PTX.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 namespace mlir::ffd {
@@ -50,6 +51,46 @@ static void declareSharedMemory(ModuleOp module) {
   LLVM::GlobalOp::create(b, module.getLoc(), type, /*isConstant=*/false,
                          LLVM::Linkage::External, kSharedMemorySymbol,
                          Attribute(), /*alignment=*/128, /*addrSpace=*/3);
+}
+
+/// Whether a read of shared memory may move past the op.
+static bool leavesMemoryAlone(Operation *op) {
+  return isMemoryEffectFree(op) || isa<LLVM::LoadOp, NVVM::MmaOp>(op);
+}
+
+/// Moves reads of shared memory, and what takes words out of them, down to their
+/// first use in the block. The ops of the GPU level take whole fragments; read
+/// all at once, they would fill the registers.
+static void sinkSharedLoads(Block &block) {
+  for (Operation &op :
+       llvm::make_early_inc_range(llvm::reverse(block.getOperations()))) {
+    // Fragments that were only a notation.
+    if (isOpTriviallyDead(&op)) {
+      op.erase();
+      continue;
+    }
+    auto load = dyn_cast<LLVM::LoadOp>(op);
+    bool sinks = isa<vector::ExtractOp>(op) ||
+                 (load && isPointerTo(load.getAddr().getType(), 3));
+    if (!sinks)
+      continue;
+    Operation *first = nullptr;
+    for (Operation *user : op.getUsers()) {
+      user = block.findAncestorOpInBlock(*user);
+      if (!user) {
+        first = nullptr;
+        break;
+      }
+      if (!first || user->isBeforeInBlock(first))
+        first = user;
+    }
+    if (!first)
+      continue;
+    Operation *to = op.getNextNode();
+    while (to != first && (!load || leavesMemoryAlone(to)))
+      to = to->getNextNode();
+    op.moveBefore(to);
+  }
 }
 
 namespace {
@@ -94,6 +135,13 @@ public:
       op->replaceAllUsesWith(*results);
       op->erase();
     }
+    getOperation().walk([](Operation *op) {
+      if (isa<ModuleOp>(op))
+        return;
+      for (Region &region : op->getRegions())
+        for (Block &block : region)
+          sinkSharedLoads(block);
+    });
   }
 };
 } // namespace

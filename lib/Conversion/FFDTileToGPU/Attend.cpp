@@ -18,9 +18,12 @@ using namespace mlir::ffd;
 
 static constexpr float kLog2e = 1.44269504088896340736f;
 
-/// One step of the softmax for all query tiles. `scores` are in units of log2.
-void KernelEmitter::stepState(StateValue &state, Value scores, Value values) {
-  SmallVector<Value> all = b.unpack(scores);
+/// One step of the softmax for all query tiles. `scores` are in units of log2;
+/// values are loaded after the probabilities are known, when the registers of
+/// the scores are free again.
+void KernelEmitter::stepState(StateValue &state, Value scores,
+                              function_ref<Value()> loadValues) {
+  SmallVector<Value> all = b.unpack(scores), probabilities;
   TypeAttr element = TypeAttr::get(plan.element);
   for (int64_t t = 0; t < plan.headTiles; ++t) {
     auto step = GPUSoftmaxStepOp::create(
@@ -29,10 +32,14 @@ void KernelEmitter::stepState(StateValue &state, Value scores, Value values) {
         state.sum[t], state.output[t], element);
     state.reference[t] = step.getNewReference();
     state.sum[t] = step.getNewSum();
-    state.output[t] = GPUAccumulateOp::create(
-        b, state.output[t].getType(), step.getNewOutput(), values, step.getP(),
-        element);
+    state.output[t] = step.getNewOutput();
+    probabilities.push_back(step.getP());
   }
+  Value values = loadValues();
+  for (int64_t t = 0; t < plan.headTiles; ++t)
+    state.output[t] =
+        GPUAccumulateOp::create(b, state.output[t].getType(), state.output[t],
+                                values, probabilities[t], element);
 }
 
 SmallVector<Value> KernelEmitter::emitRefineRound(TileDistributeOp loop,
@@ -139,12 +146,16 @@ SmallVector<Value> KernelEmitter::emitRefineRound(TileDistributeOp loop,
           SmallVector<Value> scores = b.unpack(f);
           for (size_t k = 0; k < scores.size(); ++k)
             scores[k] = b.fmul(scores[k], factors[k / 4 * 2 + k % 2]);
-          SmallVector<Value> words;
-          for (int64_t m = 0; m < plan.valueTiles; ++m)
-            words.append(b.unpack(b.load(
-                b.words(4),
-                b.at(b.at(at, plan.slotValues() + m * 512), laneOffset), 16)));
-          stepState(state, b.pack(scores), b.pack(words));
+          stepState(state, b.pack(scores), [&] {
+            SmallVector<Value> words;
+            for (int64_t m = 0; m < plan.valueTiles; ++m)
+              words.append(b.unpack(
+                  b.load(b.words(4),
+                         b.at(b.at(at, plan.slotValues() + m * 512),
+                              laneOffset),
+                         16)));
+            return b.pack(words);
+          });
           // All lanes have read the slot.
           GPUWarpBarrierOp::create(b);
           Value newCodes = fetch(b.add(i, slots), slot);
@@ -227,7 +238,7 @@ Value KernelEmitter::loadTailValues(Value tile, Value tail) {
         b.shl(g, 1));
   }
   auto element = [&](int64_t row, int64_t dim) {
-    Value bits = b.zext32(b.loadConstant(b.i16(), b.at(rows[row], 2 * dim), 2));
+    Value bits = b.zext32(b.load(b.i16(), b.at(rows[row], 2 * dim), 2));
     return b.select(valid[row], bits, b.c32(0));
   };
   SmallVector<Value> words;
@@ -245,6 +256,7 @@ Value KernelEmitter::loadTailValues(Value tile, Value tail) {
 LogicalResult KernelEmitter::emitTailShare(TileDistributeOp loop) {
   if (failed(checkBody(loop, {"load_tail", "dot", "accumulate"})))
     return failure();
+  emitCoordinates(/*again=*/true);
   Value tail = counts.lookup(loop.getOver().front());
   Value tiles = b.shr(b.add(tail, 15), 4);
   Value first =
@@ -263,7 +275,10 @@ LogicalResult KernelEmitter::emitTailShare(TileDistributeOp loop) {
       [&](Value tile, ValueRange values) {
         StateValue state = StateValue::fromFlat(values);
         Value keys = loadTailKeys(tile, tail);
-        Value words = loadTailValues(tile, tail);
+        // Where the tail is all there is, values are loaded ahead. Else it is
+        // short, and registers are dear: the barrier keeps the loads down.
+        bool early = !plan.traits.refines;
+        Value words = early ? loadTailValues(tile, tail) : Value();
         Value f = GPUDotTileOp::create(b, b.floats(4 * plan.headTiles), keys,
                                        queries, TypeAttr::get(plan.element));
         SmallVector<Value> scores = b.unpack(f);
@@ -272,7 +287,12 @@ LogicalResult KernelEmitter::emitTailShare(TileDistributeOp loop) {
         for (size_t k = 0; k < scores.size(); ++k)
           scores[k] = b.select(valid[k / 2 % 2], b.fmul(scores[k], scale),
                                b.infinity(/*negative=*/true));
-        stepState(state, b.pack(scores), words);
+        stepState(state, b.pack(scores), [&] {
+          if (early)
+            return words;
+          GPUWarpBarrierOp::create(b);
+          return loadTailValues(tile, tail);
+        });
         return state.flat();
       });
   states[loop.getResult()] = StateValue::fromFlat(result);

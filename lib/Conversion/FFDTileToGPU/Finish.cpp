@@ -183,6 +183,7 @@ void KernelEmitter::mergePieces() {
 }
 
 LogicalResult KernelEmitter::emitFinish(TileFinishOp op) {
+  emitCoordinates(/*again=*/true);
   const StateValue &state = states[op.getState()];
   for (int64_t t = 0; t < plan.headTiles; ++t) {
     // Nobody uses the rings, or the tile before, any more.

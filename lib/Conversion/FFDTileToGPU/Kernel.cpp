@@ -38,7 +38,7 @@ Value KernelEmitter::arg(KernelArg which) {
   if (!value) {
     OpBuilder::InsertionGuard guard(b);
     // All arguments are loaded where the coordinates are computed.
-    b.setInsertionPointAfterValue(thread);
+    b.setInsertionPointAfter(entry);
     value = loadKernelArg(b, b.getLoc(), function.getArgument(0), which);
     if (isa<LLVM::LLVMPointerType>(value.getType()))
       value = LLVM::AddrSpaceCastOp::create(b, b.pointer(1), value);
@@ -46,11 +46,31 @@ Value KernelEmitter::arg(KernelArg which) {
   return value;
 }
 
-void KernelEmitter::emitEntry() {
-  thread = GPUIdOp::create(b, b.i32(), LaneId::thread);
-  warp = GPUIdOp::create(b, b.i32(), LaneId::warp);
-  lane = GPUIdOp::create(b, b.i32(), LaneId::lane);
-  Value block = GPUIdOp::create(b, b.i32(), LaneId::block);
+/// Reads a special register anew, whatever was read before.
+static Value readAgain(GPUBuilder &b, StringRef name) {
+  return LLVM::InlineAsmOp::create(
+             b, b.i32(), ValueRange(), ("mov.u32 $0, %" + name + ";").str(),
+             "=r", /*has_side_effects=*/true, /*is_align_stack=*/false,
+             LLVM::tailcallkind::TailCallKind::None,
+             /*asm_dialect=*/LLVM::AsmDialectAttr(),
+             /*operand_attrs=*/ArrayAttr())
+      .getRes();
+}
+
+void KernelEmitter::emitCoordinates(bool again) {
+  Value block;
+  if (again) {
+    thread = readAgain(b, "tid.x");
+    warp = b.shr(thread, 5);
+    lane = b.band(thread, 31);
+    block = readAgain(b, "ctaid.x");
+  } else {
+    thread = GPUIdOp::create(b, b.i32(), LaneId::thread);
+    entry = thread.getDefiningOp();
+    warp = GPUIdOp::create(b, b.i32(), LaneId::warp);
+    lane = GPUIdOp::create(b, b.i32(), LaneId::lane);
+    block = GPUIdOp::create(b, b.i32(), LaneId::block);
+  }
   g = b.shr(lane, 2);
   tq = b.band(lane, 3);
   splits = arg(KernelArg::splits);
@@ -64,7 +84,7 @@ void KernelEmitter::emitEntry() {
 }
 
 LogicalResult KernelEmitter::emit() {
-  emitEntry();
+  emitCoordinates(/*again=*/false);
   for (Operation &op : *teams.getBody())
     if (failed(emitOp(&op)))
       return failure();

@@ -52,7 +52,9 @@ public:
 
 private:
   // Kernel.cpp: the walk.
-  void emitEntry();
+  /// Sets the coordinates below. `again` computes them anew, so that they need
+  /// not live through the scan.
+  void emitCoordinates(bool again);
   LogicalResult emitOp(Operation *op);
   LogicalResult emitDistribute(TileDistributeOp loop);
   /// Checks that a loop's body has the ops of a form this lowering knows.
@@ -89,6 +91,8 @@ private:
                                   Value parity);
   void emitPlainMasks(TileDistributeOp loop, Value iteration0, Value count);
   Value emitBlockMask(Value stageAddress, ThresholdValue threshold);
+  void park(StateValue &state);
+  void unpark(StateValue &state);
   void storeKept(Value mask, Value block, Value condition);
 
   // Pieces of the scan that candidates and share have in common.
@@ -109,7 +113,8 @@ private:
   Value loadTailKeys(Value tile, Value tail);
   Value loadTailValues(Value tile, Value tail);
   Value tailRow(KernelArg plane, int64_t width, Value token);
-  void stepState(StateValue &state, Value scores, Value values);
+  void stepState(StateValue &state, Value scores,
+                 function_ref<Value()> loadValues);
 
   // Finish.cpp: the end of a piece.
   LogicalResult emitFinish(TileFinishOp op);
@@ -155,6 +160,7 @@ private:
   LLVM::LLVMFuncOp function;
 
   // Values of the whole kernel.
+  Operation *entry = nullptr; ///< arguments are loaded after it
   Value thread, lane, warp, g, tq;
   Value row, split, splits, sequence, head; // i32
   DenseMap<int, Value> args;

@@ -29,8 +29,10 @@ ProgramTraits ProgramTraits::of(TileTeamsOp teams) {
 
 int64_t KernelPlan::ringBytes() const {
   int64_t bytes = 0;
-  if (traits.rings)
+  if (scanRing())
     bytes = stages * layout.thumbnailBytes();
+  if (parksOutput())
+    bytes = parkOffset() + parkBytes();
   if (traits.refines)
     bytes = std::max(bytes, slots * slotBytes());
   return llvm::alignTo(bytes, 128);
@@ -109,12 +111,16 @@ FailureOr<KernelPlan> mlir::ffd::makePlan(TileTeamsOp teams,
       return teams.emitOpError("schedule has ")
              << plan.stages << " stages and " << plan.slots
              << " slots, expected at most 8 of each";
-    if (!fits())
+    if (!fits()) {
+      plan.direct = true;
+      if (fits())
+        return plan;
       return teams.emitOpError("schedule needs ")
              << plan.sharedBytes << " bytes of shared memory in each of "
              << plan.ctas << " CTAs, expected what " << arch.name << " has: "
              << arch.sharedPerCTA << " per CTA, " << arch.sharedPerSM
              << " in all";
+    }
     return plan;
   }
 
@@ -125,6 +131,12 @@ FailureOr<KernelPlan> mlir::ffd::makePlan(TileTeamsOp teams,
     if (ctas > 1 && warps > 4 && !fitsFewRegisters(plan))
       continue;
     set(warps, ctas, stages, slots);
+    if (fits())
+      return plan;
+  }
+  plan.direct = true;
+  for (int64_t warps : {8, 4}) {
+    set(warps, 1, 1, 1);
     if (fits())
       return plan;
   }

@@ -42,6 +42,9 @@ struct KernelPlan {
   int64_t codeWords;  ///< code words of a lane and tile
 
   int64_t warps, ctas, stages, slots;
+  /// Thumbnails are read straight from global memory: one block per warp does
+  /// not fit the shared memory.
+  bool direct = false;
 
   /// Whether a refinement slot also receives the tile's codes; else they wait in
   /// registers.
@@ -52,9 +55,16 @@ struct KernelPlan {
     return codeWords % 4 == 0 ? 4 : codeWords % 2 == 0 ? 2 : 1;
   }
   int64_t threads() const { return warps * 32; }
+  /// Whether the codes of the candidate blocks may wait in registers while the
+  /// query is quantised.
+  bool candidatesEarly() const {
+    return 16 / warps * codeWords + 4 * groups <= 32;
+  }
   /// Blocks of one round of scan and refinement: 32 per warp, a lane for each.
   int64_t roundBlocks() const { return warps * 32; }
   int64_t tilesPerBlock() const { return layout.tilesPerBlock(); }
+  /// Whether a scan loop has a ring.
+  bool scanRing() const { return traits.rings && !direct; }
 
   // A refinement slot: residuals, values, scales, maybe codes.
   int64_t slotValues() const { return layout.residualTileBytes(); }
@@ -63,6 +73,13 @@ struct KernelPlan {
   int64_t slotBytes() const {
     return slotCodes() + (codesInSlot() ? codeWords * 128 : 0);
   }
+  /// Where a warp's ring has room for its outputs while the warp scans: they
+  /// would take a quarter of its registers.
+  bool parksOutput() const { return scanRing() && traits.refines; }
+  int64_t parkOffset() const {
+    return llvm::alignTo(stages * layout.thumbnailBytes(), 16);
+  }
+  int64_t parkBytes() const { return headTiles * valueTiles * 512; }
   /// Bytes of one warp's ring: scan stages and refinement slots share it.
   int64_t ringBytes() const;
   /// Floats between two rows of the area in which warps merge their states.
@@ -82,7 +99,8 @@ struct KernelPlan {
 ///   8 warps x 2 CTAs, 4 x 2, then one CTA of 8 or 4 warps with fewer stages
 ///   and slots
 /// that fits the shared memory of the architecture, where two CTAs also need a
-/// kernel that can live with 128 registers a thread.
+/// kernel that can live with 128 registers a thread; at last, one CTA without a
+/// ring for the scan.
 FailureOr<KernelPlan> makePlan(TileTeamsOp teams, const GPUArch &arch);
 
 } // namespace mlir::ffd

@@ -137,14 +137,14 @@ LogicalResult KernelEmitter::emitQuery(TileQueryOp op) {
   TileDistributeOp shareLoop;
   for (Operation &other : *teams.getBody())
     if (auto loop = dyn_cast<TileDistributeOp>(other)) {
-      if (loop.getDomain() == Domain::candidates)
+      if (loop.getDomain() == Domain::candidates && plan.candidatesEarly())
         if (Value blocks = counts.lookup(loop.getOver().front()))
           loadCandidates(blocks);
       if (loop.getDomain() == Domain::share &&
           counts.count(loop.getOver().front()))
         shareLoop = loop;
     }
-  if (plan.traits.rings || plan.traits.refines)
+  if (plan.scanRing() || plan.traits.refines)
     GPURingInitOp::create(b, plan.copies, warpBarriers,
                           plan.barriersPerWarp());
   if (shareLoop)
@@ -296,8 +296,8 @@ LogicalResult KernelEmitter::emitTailMax(TileDistributeOp loop) {
   Value tail = counts.lookup(loop.getOver().front());
   int64_t words = plan.layout.headDim / 16;
   Value inToken = b.band(lane, 7);
-  // Plain loads of the query, and a barrier in the loop: hoisted out of it, they
-  // would fill the registers.
+  // Plain loads of the query from an address that is opaque in the loop, and a
+  // barrier: hoisted out of it, they would fill the registers.
   Value query = b.at(
       b.at(arg(KernelArg::q),
            b.shl(b.add(b.mul(b.zext64(sequence),
@@ -313,6 +313,7 @@ LogicalResult KernelEmitter::emitTailMax(TileDistributeOp loop) {
       b.shl(warp, 2), tail, b.c32(4 * plan.warps), carried,
       [&](Value first, ValueRange sofar) {
         GPUWarpBarrierOp::create(b);
+        Value base = b.opaque(query);
         Value token = b.add(first, b.shr(lane, 3));
         Value valid = b.lt(token, tail);
         Value address = b.at(tailRow(KernelArg::tail_k, plan.layout.headDim,
@@ -324,7 +325,7 @@ LogicalResult KernelEmitter::emitTailMax(TileDistributeOp loop) {
         Value key = b.pack(keys), bad = sofar.back();
         for (int64_t h = 0; h < plan.group; ++h) {
           Value from = b.at(
-              query, b.shl(b.mul(arg(KernelArg::q_head_stride), h), 1));
+              base, b.shl(b.mul(arg(KernelArg::q_head_stride), h), 1));
           SmallVector<Value> q;
           for (int64_t n = 0; n < words; ++n)
             q.push_back(b.load(b.i32(), b.at(from, 32 * n), 4));

@@ -67,7 +67,7 @@ void KernelEmitter::startShare(TileDistributeOp loop) {
       b.ceilDiv(b.smax(b.sub(rest, warp), zero), share->stride);
   if (plan.traits.rings || plan.traits.refines)
     share->pages = loadPages(zero);
-  if (plan.traits.rings)
+  if (plan.scanRing())
     fillStages(zero, share->pages, zero);
 }
 
@@ -86,9 +86,11 @@ void KernelEmitter::storeKept(Value mask, Value block, Value condition) {
 
 Value KernelEmitter::emitBlockMask(Value stageAddress,
                                    ThresholdValue threshold) {
+  // Straight from global memory, nobody writes it.
+  bool constant = plan.direct;
   Value scales = loadFragment(
       b.at(b.at(stageAddress, plan.layout.codeBytes()), b.shl(tq, 4)), 64,
-      /*constant=*/false);
+      constant);
   Folded folded = foldScales(scales);
   // a_int >= thr is 2 S >= 2 L sum Q + thr: the sums start at minus half of
   // that, rounded up, and the sign of S answers.
@@ -101,8 +103,11 @@ Value KernelEmitter::emitBlockMask(Value stageAddress,
   DenseMap<int64_t, SmallVector<Value>> chunks;
   auto word = [&](int64_t n) {
     SmallVector<Value> &chunk = chunks[n / 4];
-    if (chunk.empty())
-      chunk = b.unpack(b.load(b.words(4), b.at(codes, n / 4 * 512), 16));
+    if (chunk.empty()) {
+      Value from = b.at(codes, n / 4 * 512);
+      chunk = b.unpack(constant ? b.loadConstant(b.words(4), from, 16)
+                                : b.load(b.words(4), from, 16));
+    }
     return chunk[n % 4];
   };
   Value bits = b.c32(0);
@@ -134,17 +139,23 @@ KernelEmitter::emitScanLoop(TileDistributeOp loop, Value iteration0,
       b.c32(0), count, b.c32(1), {stage, parity},
       [&](Value i, ValueRange carried) -> SmallVector<Value> {
         Value stage = carried[0], parity = carried[1];
-        GPURingWaitOp::create(b, plan.copies,
-                              b.at(warpBarriers, b.shl(stage, 3)),
-                              b.band(b.shr(parity, stage), 1),
-                              plan.stages - 1);
-        Value mask = emitBlockMask(
-            b.at(ringBase, b.mul(stage, plan.layout.thumbnailBytes())),
-            threshold);
-        // All lanes have read the stage.
-        GPUWarpBarrierOp::create(b);
-        Value next = b.add(i, plan.stages);
-        fillStage(stage, shuffle(pages, next), b.lt(next, count));
+        int64_t bytes = plan.layout.thumbnailBytes();
+        Value mask;
+        if (plan.direct) {
+          Value place = slotOf(shuffle(pages, i));
+          mask = emitBlockMask(
+              b.at(arg(KernelArg::thumbnails), b.mul(place, bytes)), threshold);
+        } else {
+          GPURingWaitOp::create(b, plan.copies,
+                                b.at(warpBarriers, b.shl(stage, 3)),
+                                b.band(b.shr(parity, stage), 1),
+                                plan.stages - 1);
+          mask = emitBlockMask(b.at(ringBase, b.mul(stage, bytes)), threshold);
+          // All lanes have read the stage.
+          GPUWarpBarrierOp::create(b);
+          Value next = b.add(i, plan.stages);
+          fillStage(stage, shuffle(pages, next), b.lt(next, count));
+        }
         if (plan.traits.refines)
           b.ifThen(b.band(b.eq(lane, 0), b.ne(mask, 0)), [&] {
             Value slot = b.add(b.mul(i, plan.warps), warp);
@@ -210,6 +221,29 @@ void KernelEmitter::emitPlainMasks(TileDistributeOp loop, Value iteration0,
             b.at(shared(plan.keep), b.add(b.mul(lane, plan.warps), warp)), 1);
 }
 
+/// Leaves the outputs in the part of the ring that the scan does not use.
+void KernelEmitter::park(StateValue &state) {
+  Value to = b.at(b.at(ringBase, plan.parkOffset()), b.shl(lane, 4));
+  for (int64_t t = 0; t < plan.headTiles; ++t) {
+    SmallVector<Value> floats = b.unpack(state.output[t]);
+    for (int64_t m = 0; m < plan.valueTiles; ++m)
+      b.store(b.pack(ArrayRef<Value>(floats).slice(4 * m, 4)),
+              b.at(to, (t * plan.valueTiles + m) * 512), 16);
+  }
+}
+
+/// Takes them back before copies overwrite them.
+void KernelEmitter::unpark(StateValue &state) {
+  Value from = b.at(b.at(ringBase, plan.parkOffset()), b.shl(lane, 4));
+  for (int64_t t = 0; t < plan.headTiles; ++t) {
+    SmallVector<Value> floats;
+    for (int64_t m = 0; m < plan.valueTiles; ++m)
+      floats.append(b.unpack(b.load(
+          b.floats(4), b.at(from, (t * plan.valueTiles + m) * 512), 16)));
+    state.output[t] = b.pack(floats);
+  }
+}
+
 LogicalResult KernelEmitter::emitShare(TileDistributeOp loop,
                                        TileDistributeOp refine) {
   bool scans = plan.traits.rings;
@@ -236,10 +270,31 @@ LogicalResult KernelEmitter::emitShare(TileDistributeOp loop,
   bool needPages = scans || refine;
   SmallVector<Value> carried = {zero, zero, zero,
                                 needPages ? share->pages : zero};
-  if (refine) {
-    SmallVector<Value> state = states[refine.getInit()].flat();
-    carried.append(state.begin(), state.end());
-  }
+  // The state, less the outputs where they are parked.
+  StateValue state;
+  auto carry = [&](SmallVector<Value> &values) {
+    if (!refine)
+      return;
+    if (!plan.parksOutput()) {
+      values.append(state.flat());
+      return;
+    }
+    park(state);
+    values.append(state.reference);
+    values.append(state.sum);
+  };
+  auto resume = [&](ValueRange values) {
+    if (!plan.parksOutput()) {
+      state = StateValue::fromFlat(values);
+      return;
+    }
+    state.reference.assign(values.begin(), values.begin() + plan.headTiles);
+    state.sum.assign(values.begin() + plan.headTiles, values.end());
+    unpark(state);
+  };
+  if (refine)
+    state = states[refine.getInit()];
+  carry(carried);
   carried = b.loop(
       zero, share->teamCount, b.c32(32), carried,
       [&](Value iteration0, ValueRange values) {
@@ -269,21 +324,24 @@ LogicalResult KernelEmitter::emitShare(TileDistributeOp loop,
           pages = loadPages(nextIteration);
         SmallVector<Value> next = {stage, parity, phase, pages};
         if (refine) {
+          resume(values.drop_front(4));
           GPURingHandoverOp::create(b, plan.copies);
           teamBarrier();
           SmallVector<Value> after =
-              emitRefineRound(refine, phase, values.drop_front(4));
+              emitRefineRound(refine, phase, state.flat());
           next[2] = after[0];
-          next.append(after.begin() + 1, after.end());
+          state = StateValue::fromFlat(ValueRange(after).drop_front());
+          carry(next);
           GPURingHandoverOp::create(b, plan.copies);
           teamBarrier();
         }
-        if (scans)
+        if (plan.scanRing())
           fillStages(nextIteration, pages, stage);
         return next;
       });
-  if (refine)
-    states[refine.getResult()] =
-        StateValue::fromFlat(ValueRange(carried).drop_front(4));
+  if (refine) {
+    resume(ValueRange(carried).drop_front(4));
+    states[refine.getResult()] = state;
+  }
   return success();
 }

@@ -25,11 +25,11 @@ static SmallVector<int64_t> registerOrder() {
   return indices;
 }
 
-/// The codes of channel group `channelGroup` of tokens g and g + 8, a byte each:
-/// quarter i is register i, channels ascending within it. `codes` points to the
-/// words of lane 4g in the block's first chunk.
-static Value loadCodes(VectorBuilder &b, const ::ffd::Layout &layout,
-                       Value codes, Value tile, int64_t channelGroup) {
+/// The thumbnail codes of channel group `channelGroup` of tokens g and g + 8, a
+/// byte each: quarter i is register i, channels ascending within it. `codes`
+/// points to the words of lane 4g in the block's first chunk.
+static Value loadThumbnail(VectorBuilder &b, const ::ffd::Layout &layout,
+                           Value codes, Value tile, int64_t channelGroup) {
   VectorType words = b.vec(b.getI32Type());
   const int64_t perTile = layout.wordsPerTile();
   const int64_t chunkBytes = ::ffd::kLanes * 16;
@@ -68,13 +68,32 @@ static Value loadCodes(VectorBuilder &b, const ::ffd::Layout &layout,
                                               int64_t(0x01010101)));
 }
 
+/// The codes x - 2^(b+7) of the same tokens and channels, in the same order:
+/// vector<64xi16>. `residual` points to lane 4g of the tile's residuals.
+static Value loadCodes(VectorBuilder &b, const ::ffd::Layout &layout,
+                       Value residual, Value codes, Value tile,
+                       int64_t channelGroup) {
+  Type bytes = b.vec(b.getI8Type(), 64);
+  Value r = b.load(b.vec(b.getI32Type()),
+                   b.at(residual, channelGroup * ::ffd::kLanes * 16), 16);
+  r = b.shuffle(r, registerOrder());
+  Value t = loadThumbnail(b, layout, codes, tile, channelGroup);
+  SmallVector<int64_t> interleave;
+  for (int64_t i = 0; i < 64; ++i)
+    interleave.append({i, 64 + i});
+  Value x = b.bitcast(
+      b.vec(b.getI16Type(), 64),
+      b.shuffle(b.bitcast(bytes, r), b.bitcast(bytes, t), interleave));
+  return b.sub(x, b.constant(x.getType(), int64_t(1)
+                                              << (layout.scanBits + 7)));
+}
+
 LogicalResult Emitter::emit(TileRefineOp op) {
   const QueryValue &query = get<QueryValue>(op.getQuery());
   const ThumbnailValue &thumbnail = get<ThumbnailValue>(op.getThumbnail());
   const BodyValue &body = get<BodyValue>(op.getBody());
   const int64_t chunks = layout.headDim / 16;
   const int64_t tiles = layout.tilesPerBlock();
-  VectorType words = b.vec(b.getI32Type());
 
   // k~ = s * (x + 0.5 - 2^(b+7)) / 256, so with w = q * s * sm_scale / 256 a
   // score is sum w * (x - 2^(b+7)) + sum w / 2. The last part starts the sums.
@@ -112,7 +131,6 @@ LogicalResult Emitter::emit(TileRefineOp op) {
   Value logits = b.alloca(tiles * group * 64);
   Value folded = b.alloca(group * 8 * 64);
   const int64_t tilesPerSelect = layout.selectBlock / ::ffd::kTileTokens;
-  const int64_t headsAtOnce = 4; // two sums per head stay in registers
   b.loop(tiles, [&](Value tile) {
     Value bit = b.trunc(b.div(tile, b.i64(tilesPerSelect)), b.getI32Type());
     Value kept = b.andi(arith::ShRUIOp::create(b, body.mask, bit), b.i32(1));
@@ -123,45 +141,35 @@ LogicalResult Emitter::emit(TileRefineOp op) {
         Value lane = b.shl(g, 6);
         Value residual = b.at(residuals, lane);
         Value codes = b.at(thumbnail.codes, lane);
-        for (int64_t first = 0; first < group; first += headsAtOnce) {
-          int64_t heads = std::min(headsAtOnce, group - first);
+        // Two sums per head stay in registers.
+        b.headGroups(group, /*atOnce=*/4, [&](Value first, int64_t heads) {
           SmallVector<std::array<Value, 2>> sums; // tokens g and g + 8
           for (int64_t h = 0; h < heads; ++h) {
-            Value start = b.loadF32(b.at(starts, (first + h) * 64));
+            Value start =
+                b.loadF32(b.at(b.at(starts, b.shl(first, 6)), h * 64));
             sums.push_back({start, start});
           }
+          Value ours = b.at(weights, b.mul(first, b.i64(paddedDim * 4)));
           for (int64_t j = 0; j < layout.channelGroups(); ++j) {
-            Value r = b.load(
-                words, b.at(residual, j * ::ffd::kLanes * 16), 16);
-            r = b.shuffle(r, registerOrder());
-            Value t = loadCodes(b, layout, codes, tile, j);
-            Type bytes = b.vec(b.getI8Type(), 64);
-            SmallVector<int64_t> interleave;
-            for (int64_t i = 0; i < 64; ++i)
-              interleave.append({i, 64 + i});
-            Value x = b.bitcast(
-                b.vec(b.getI16Type(), 64),
-                b.shuffle(b.bitcast(bytes, r), b.bitcast(bytes, t),
-                          interleave));
-            x = b.sub(x, b.constant(x.getType(),
-                                    int64_t(1) << (layout.scanBits + 7)));
+            Value x = loadCodes(b, layout, residual, codes, tile, j);
             for (int64_t i = 0; i < 4; ++i) {
               int64_t chunk = 2 * j + i / 2;
               if (chunk >= chunks)
                 continue;
-              Value f = b.toFloat(
-                  b.sext(b.slice(x, 16 * i, 16), b.getI32Type()));
+              Value f =
+                  b.toFloat(b.sext(b.slice(x, 16 * i, 16), b.getI32Type()));
               for (int64_t h = 0; h < heads; ++h) {
-                Value w = b.loadF32(b.at(
-                    weights, ((first + h) * paddedDim + chunk * 16) * 4));
+                Value w =
+                    b.loadF32(b.at(ours, (h * paddedDim + chunk * 16) * 4));
                 sums[h][i % 2] = b.fma(w, f, sums[h][i % 2]);
               }
             }
           }
+          Value to = b.at(b.at(folded, b.shl(first, 9)), lane);
           for (int64_t h = 0; h < heads; ++h)
-            b.store(b.foldPair(sums[h][0], sums[h][1], 8),
-                    b.at(b.at(folded, (first + h) * 512), lane), 64);
-        }
+            b.store(b.foldPair(sums[h][0], sums[h][1], 8), b.at(to, h * 512),
+                    64);
+        });
       });
       Value to = b.at(logits, b.mul(tile, b.i64(group * 64)));
       b.loop(group, [&](Value head) {

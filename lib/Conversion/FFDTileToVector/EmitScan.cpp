@@ -47,8 +47,9 @@ private:
   void widenScales();
   void fold(Byte byte);
   void prefetch(Value chunk);
-  void scanSegment(Value first, ArrayRef<Byte> bytes,
-                   function_ref<void(int64_t, int64_t, Value[2][2])> done);
+  /// Called with the tile, the head, and sums [token half][byte].
+  using Done = function_ref<void(int64_t, Value, Value[2][2])>;
+  void scanSegment(Value first, ArrayRef<Byte> bytes, Done done);
   SmallVector<Value> loadWords(Value first, int64_t chunk);
 
   VectorBuilder &b;
@@ -66,6 +67,8 @@ private:
 } // namespace
 
 static constexpr int64_t kChunkBytes = ::ffd::kLanes * 16;
+/// Two sums per head, four fields and the transposed words fill the registers.
+static constexpr int64_t kHeadsAtOnce = 4;
 
 /// s' of query_c1, for all heads.
 void Scan::widenScales() {
@@ -138,25 +141,38 @@ SmallVector<Value> Scan::loadWords(Value first, int64_t chunk) {
 /// Tiles whose words fill whole chunks, starting at `first`, and the tiles four
 /// further on. Calls `done(tile, head, sums)` for each of them; sums are of
 /// [token half][byte], lanes as in loadWords.
-void Scan::scanSegment(
-    Value first, ArrayRef<Byte> bytes,
-    function_ref<void(int64_t, int64_t, Value[2][2])> done) {
+void Scan::scanSegment(Value first, ArrayRef<Byte> bytes, Done done) {
   const int64_t chunks = words / std::gcd(words, int64_t(4));
-  const int64_t headsAtOnce = 4, bits = layout.scanBits;
+  const int64_t bits = layout.scanBits;
   VectorType wordType = b.vec(b.getI32Type());
   Type byteType = b.vec(b.getI8Type(), 64);
   SmallVector<SmallVector<Value>> transposed(chunks);
-  for (int64_t head = 0; head < group; head += headsAtOnce) {
-    const int64_t heads = std::min(headsAtOnce, group - head);
+  // With several groups of heads, words go through memory.
+  Value stored;
+  if (group > kHeadsAtOnce) {
+    stored = b.alloca(chunks * 16 * 64);
+    for (int64_t chunk = 0; chunk < chunks; ++chunk)
+      for (auto [w, vector] : llvm::enumerate(loadWords(first, chunk)))
+        b.store(vector, b.at(stored, (chunk * 16 + w) * 64), 64);
+  }
+  auto wordAt = [&](int64_t chunk, int64_t w) {
+    if (stored)
+      return b.loadI32(b.at(stored, (chunk * 16 + w) * 64));
+    if (transposed[chunk].empty())
+      transposed[chunk] = loadWords(first, chunk);
+    return transposed[chunk][w];
+  };
+  b.headGroups(group, kHeadsAtOnce, [&](Value head, int64_t heads) {
+    Value queries[2];
+    for (Byte byte : bytes)
+      queries[byte] = b.at(folded[byte], b.mul(head, b.i64(dim)));
     SmallVector<DotSum> sums; // [head][token half][byte]
     for (int64_t n = 0; n < 4 * chunks; ++n) {
-      const int64_t chunk = n / 4, word = n % words;
+      const int64_t word = n % words;
       if (word == 0)
         sums.assign(heads * 4, DotSum(b, (1 << bits) - 1));
-      if (transposed[chunk].empty())
-        transposed[chunk] = loadWords(first, chunk);
       for (int64_t tq = 0; tq < 4; ++tq) {
-        Value codes = transposed[chunk][4 * tq + n % 4];
+        Value codes = wordAt(n / 4, 4 * tq + n % 4);
         for (int64_t f = 0; f < fields; ++f) {
           Value field = codes;
           if (fields > 1)
@@ -168,24 +184,24 @@ void Scan::scanSegment(
           const int64_t source = (place / 4 * 4 + tq) * 2 + i / 2;
           for (int64_t h = 0; h < heads; ++h)
             for (Byte byte : bytes) {
-              Value q = b.load(
-                  b.getI32Type(),
-                  b.at(folded[byte], (head + h) * dim + 4 * source), 4);
+              Value q = b.load(b.getI32Type(),
+                               b.at(queries[byte], h * dim + 4 * source), 4);
               sums[h * 4 + i % 2 * 2 + byte].add(
                   field, b.bitcast(byteType, b.splat(q)));
             }
         }
       }
-      if (word == words - 1)
-        for (int64_t h = 0; h < heads; ++h) {
-          Value result[2][2];
-          for (int64_t half = 0; half < 2; ++half)
-            for (Byte byte : bytes)
-              result[half][byte] = sums[h * 4 + half * 2 + byte].get();
-          done(n / words, head + h, result);
-        }
+      if (word < words - 1)
+        continue;
+      for (int64_t h = 0; h < heads; ++h) {
+        Value result[2][2];
+        for (int64_t half = 0; half < 2; ++half)
+          for (Byte byte : bytes)
+            result[half][byte] = sums[h * 4 + half * 2 + byte].get();
+        done(n / words, b.add(head, b.i64(h)), result);
+      }
     }
-  }
+  });
 }
 
 /// Asks for the next block's part that lies where `chunk` lies in this one.
@@ -215,72 +231,74 @@ Value Scan::emit(Value thresholds) {
   for (int64_t line = 0; line < layout.scaleBytes(); line += 64)
     b.prefetch(b.at(thumbnail.next, layout.codeBytes() + line));
 
-  auto biasOf = [&](Byte byte, int64_t head) {
-    return b.splat(b.load(b.getI32Type(), b.at(bias[byte], 4 * head), 4));
+  auto laneOf = [&](Value vector, Value head) {
+    return b.splat(
+        b.load(b.getI32Type(), b.at(vector, b.shl(head, 2)), 4));
   };
   const int64_t segment = 4 / std::gcd(words, int64_t(4)); // tiles
   const int64_t segmentBytes = segment * words / 4 * kChunkBytes;
+  Value highSums = thresholds ? b.alloca(segment * group * 128) : Value();
+  Value possible = thresholds ? b.alloca(4) : Value();
   b.loop(pairs / segment, [&](Value number) {
     Value offset = b.mul(number, b.i64(segmentBytes));
     Value first = b.at(thumbnail.codes, offset);
-    auto place = [&](int64_t tile, int64_t head) {
-      return b.at(b.at(scores, (head * pairs + tile) * 64),
-                  b.mul(number, b.i64(segment * 64)));
+    Value tiles = b.at(scores, b.mul(number, b.i64(segment * 64)));
+    auto scoreAt = [&](int64_t tile, Value head) {
+      return b.at(b.at(tiles, tile * 64), b.mul(head, b.i64(pairs * 64)));
     };
     prefetch(offset);
     if (!thresholds) {
-      scanSegment(first, {High, Low}, [&](int64_t tile, int64_t head,
+      scanSegment(first, {High, Low}, [&](int64_t tile, Value head,
                                           Value sums[2][2]) {
         Value halves[2];
         for (int64_t half = 0; half < 2; ++half)
           halves[half] = b.add(b.shl(sums[half][High], 8),
                                b.shl(sums[half][Low], 1));
-        Value both = b.add(biasOf(High, head), biasOf(Low, head));
-        b.store(b.add(b.max(halves[0], halves[1]), both), place(tile, head),
+        Value both = b.add(laneOf(bias[High], head), laneOf(bias[Low], head));
+        b.store(b.add(b.max(halves[0], halves[1]), both), scoreAt(tile, head),
                 64);
       });
       return;
     }
 
     // Upper bounds; the sums of the high bytes stay for those who need them.
+    auto highAt = [&](int64_t tile, Value head) {
+      return b.at(b.at(highSums, tile * group * 128), b.shl(head, 7));
+    };
     Value rest = b.constant(b.vec(b.getI32Type()),
                             64 * layout.headDim * spec.getTwiceL());
-    SmallVector<std::array<Value, 2>> high(segment * group);
-    Value possible;
-    scanSegment(first, {High}, [&](int64_t tile, int64_t head,
+    b.store(b.i32(0), possible, 4);
+    scanSegment(first, {High}, [&](int64_t tile, Value head,
                                    Value sums[2][2]) {
-      high[tile * group + head] = {b.shl(sums[0][High], 8),
-                                   b.shl(sums[1][High], 8)};
-      auto &halves = high[tile * group + head];
+      Value halves[2] = {b.shl(sums[0][High], 8), b.shl(sums[1][High], 8)};
+      b.store(halves[0], highAt(tile, head), 64);
+      b.store(halves[1], b.at(highAt(tile, head), 64), 64);
       Value bound = b.add(b.max(halves[0], halves[1]),
-                          b.add(biasOf(High, head), rest));
-      b.store(bound, place(tile, head), 64);
-      Value threshold = b.splat(
-          b.load(b.getI32Type(), b.at(thresholds, 4 * head), 4));
-      Value here = b.cmp(IntCmp::sge, bound, threshold);
-      possible = possible ? b.ori(possible, here) : here;
+                          b.add(laneOf(bias[High], head), rest));
+      b.store(bound, scoreAt(tile, head), 64);
+      Value here = b.cmp(IntCmp::sge, bound, laneOf(thresholds, head));
+      here = b.zext(b.bitcast(b.getI16Type(), here), b.getI32Type());
+      b.store(b.ori(b.load(b.getI32Type(), possible, 4), here), possible, 4);
     });
-    possible = b.bitcast(b.getI16Type(), possible);
-    b.ifThen(
-        b.cmp(IntCmp::ne, possible, b.constant(b.getI16Type(), int64_t(0))),
-        [&] {
-          b.ifThen(b.cmp(IntCmp::eq, b.load(b.getI32Type(), ready, 4),
-                         b.i32(0)),
-                   [&] {
-                     fold(Low);
-                     b.store(b.i32(1), ready, 4);
-                   });
-          scanSegment(first, {Low}, [&](int64_t tile, int64_t head,
-                                        Value sums[2][2]) {
-            auto &halves = high[tile * group + head];
-            for (int64_t half = 0; half < 2; ++half)
-              halves[half] =
-                  b.add(halves[half], b.shl(sums[half][Low], 1));
-            Value both = b.add(biasOf(High, head), biasOf(Low, head));
-            b.store(b.add(b.max(halves[0], halves[1]), both),
-                    place(tile, head), 64);
-          });
-        });
+    auto isSet = [&](Value flag) {
+      return b.cmp(IntCmp::ne, b.load(b.getI32Type(), flag, 4), b.i32(0));
+    };
+    b.ifThen(isSet(possible), [&] {
+      b.ifThen(b.negate(isSet(ready)), [&] {
+        fold(Low);
+        b.store(b.i32(1), ready, 4);
+      });
+      scanSegment(first, {Low}, [&](int64_t tile, Value head,
+                                    Value sums[2][2]) {
+        Value halves[2];
+        for (int64_t half = 0; half < 2; ++half)
+          halves[half] = b.add(b.loadI32(b.at(highAt(tile, head), half * 64)),
+                               b.shl(sums[half][Low], 1));
+        Value both = b.add(laneOf(bias[High], head), laneOf(bias[Low], head));
+        b.store(b.add(b.max(halves[0], halves[1]), both), scoreAt(tile, head),
+                64);
+      });
+    });
   });
   return scores;
 }

@@ -96,15 +96,18 @@ void Emitter::emitRebase(const StateValue &state, Value logits) {
 /// exp(f - reference) of a tile, and their sums.
 void Emitter::emitWeights(const StateValue &state, Value logits,
                           Value weights) {
-  for (int64_t head = 0; head < group; ++head) {
-    Value f = b.loadF32(b.at(logits, head * 64));
-    Value reference = b.splat(
-        b.load(b.getF32Type(), b.at(state.reference, 4 * head), 4));
-    Value p = b.exp(b.sub(f, reference));
-    b.store(p, b.at(weights, head * 64), 64);
-    Value place = b.at(state.sums, head * 64);
-    b.store(b.add(b.loadF32(place), p), place, 64);
-  }
+  b.headGroups(group, /*atOnce=*/4, [&](Value first, int64_t heads) {
+    Value offset = b.shl(first, 6);
+    for (int64_t h = 0; h < heads; ++h) {
+      Value f = b.loadF32(b.at(b.at(logits, offset), h * 64));
+      Value at = b.at(b.at(state.reference, b.shl(first, 2)), 4 * h);
+      Value reference = b.splat(b.load(b.getF32Type(), at, 4));
+      Value p = b.exp(b.sub(f, reference));
+      b.store(p, b.at(b.at(weights, offset), h * 64), 64);
+      Value place = b.at(b.at(state.sums, offset), h * 64);
+      b.store(b.add(b.loadF32(place), p), place, 64);
+    }
+  });
 }
 
 LogicalResult Emitter::emit(TileAccumulateOp op) {
@@ -150,28 +153,27 @@ LogicalResult Emitter::emit(TileAccumulateOp op) {
 void Emitter::accumulateRows(const StateValue &state, Value weights,
                              Value values) {
   // As many weights as fit in half the registers of AVX-512 stay there.
-  const int64_t headsAtOnce = 4;
-  for (int64_t first = 0; first < group; first += headsAtOnce) {
-    const int64_t heads = std::min(headsAtOnce, group - first);
+  b.headGroups(group, /*atOnce=*/4, [&](Value first, int64_t heads) {
     const int64_t tokens = heads == 1 ? 16 : heads == 2 ? 8 : 4;
+    Value ours = b.at(weights, b.shl(first, 6));
+    Value sumsOf = b.at(state.plain, b.mul(first, b.i64(valueDim * 4)));
     b.loop(::ffd::kTileTokens / tokens, [&](Value step) {
-      Value from = b.at(
-          values, b.mul(step, b.i64(tokens * layout.valueDim * 2)));
-      if (first == 0)
-        for (int64_t t = 0; t < tokens; ++t)
-          b.prefetchRow(from, t + ::ffd::kTileTokens, layout.valueDim * 2);
+      Value from =
+          b.at(values, b.mul(step, b.i64(tokens * layout.valueDim * 2)));
+      for (int64_t t = 0; t < tokens; ++t)
+        b.prefetchRow(from, t + ::ffd::kTileTokens, layout.valueDim * 2);
       SmallVector<Value> p;
       for (int64_t t = 0; t < tokens; ++t)
         for (int64_t h = 0; h < heads; ++h) {
-          Value at = b.at(b.at(weights, (first + h) * 64 + 4 * t),
+          Value at = b.at(b.at(ours, h * 64 + 4 * t),
                           b.mul(step, b.i64(4 * tokens)));
           p.push_back(b.splat(b.load(b.getF32Type(), at, 4)));
         }
       b.loop(layout.valueDim / 16, [&](Value chunk) {
         SmallVector<Value> sums;
-        Value to = b.at(state.plain, b.shl(chunk, 6));
+        Value to = b.at(sumsOf, b.shl(chunk, 6));
         for (int64_t h = 0; h < heads; ++h)
-          sums.push_back(b.loadF32(b.at(to, (first + h) * valueDim * 4)));
+          sums.push_back(b.loadF32(b.at(to, h * valueDim * 4)));
         for (int64_t t = 0; t < tokens; ++t) {
           Value at = b.at(b.at(from, t * layout.valueDim * 2),
                           b.shl(chunk, 5));
@@ -181,10 +183,10 @@ void Emitter::accumulateRows(const StateValue &state, Value weights,
             sums[h] = b.fma(p[t * heads + h], v, sums[h]);
         }
         for (int64_t h = 0; h < heads; ++h)
-          b.store(sums[h], b.at(to, (first + h) * valueDim * 4), 64);
+          b.store(sums[h], b.at(to, h * valueDim * 4), 64);
       });
     });
-  }
+  });
 }
 
 /// Values in fragment order: 64 bytes are dims 16m + g and 16m + g + 8 of a
@@ -200,12 +202,13 @@ void Emitter::accumulateFragments(const StateValue &state, Value weights,
     }
     return tokens;
   };
-  const int64_t fragments = valueDim / 2, headsAtOnce = 8;
-  for (int64_t first = 0; first < group; first += headsAtOnce) {
-    const int64_t heads = std::min(headsAtOnce, group - first);
+  const int64_t fragments = valueDim / 2;
+  b.headGroups(group, /*atOnce=*/8, [&](Value first, int64_t heads) {
+    Value ours = b.at(weights, b.shl(first, 6));
+    Value sumsOf = b.at(state.fragments, b.mul(first, b.i64(fragments * 64)));
     SmallVector<std::array<Value, 2>> p;
     for (int64_t h = 0; h < heads; ++h) {
-      Value w = b.loadF32(b.at(weights, (first + h) * 64));
+      Value w = b.loadF32(b.at(ours, h * 64));
       p.push_back({b.shuffle(w, order(0)), b.shuffle(w, order(1))});
     }
     b.loop(fragments, [&](Value fragment) {
@@ -215,11 +218,10 @@ void Emitter::accumulateFragments(const StateValue &state, Value weights,
       for (int64_t half = 0; half < 2; ++half)
         v[half] = b.widen(b.slice(bits, 16 * half, 16), spec.isBF16());
       for (int64_t h = 0; h < heads; ++h) {
-        Value place = b.at(b.at(state.fragments, (first + h) * fragments * 64),
-                           offset);
+        Value place = b.at(b.at(sumsOf, h * fragments * 64), offset);
         Value sum = b.fma(p[h][0], v[0], b.loadF32(place));
         b.store(b.fma(p[h][1], v[1], sum), place, 64);
       }
     });
-  }
+  });
 }

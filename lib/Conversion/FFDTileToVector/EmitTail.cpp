@@ -21,34 +21,30 @@ LogicalResult Emitter::emit(TileDotOp op) {
   const QueryValue &query = get<QueryValue>(op.getQuery());
   const TailValue &tail = get<TailValue>(op.getTail());
   Value logits = b.alloca(group * 64);
-  const int64_t headsAtOnce = 4;
-  for (int64_t first = 0; first < group; first += headsAtOnce) {
-    int64_t heads = std::min(headsAtOnce, group - first);
+  // Ask for the next tile: one is about a page, where the hardware's prefetcher
+  // stops.
+  b.headGroups(group, /*atOnce=*/4, [&](Value first, int64_t heads) {
+    Value queries = b.at(query.natural, b.mul(first, b.i64(paddedDim * 4)));
     auto leaf = [&](int64_t token) {
       SmallVector<Value> sums(heads, b.zeros());
-      // Ask for the next tile: one is about a page, where the hardware's
-      // prefetcher stops.
-      if (first == 0)
-        b.prefetchRow(tail.keys, token + ::ffd::kTileTokens,
-                      layout.headDim * 2);
+      b.prefetchRow(tail.keys, token + ::ffd::kTileTokens, layout.headDim * 2);
       for (int64_t c = 0; c < layout.headDim; c += 16) {
         Value k = b.widen(
             b.load(b.vec(b.getI16Type()),
                    b.at(tail.keys, (token * layout.headDim + c) * 2), 2),
             spec.isBF16());
         for (int64_t h = 0; h < heads; ++h) {
-          Value q = b.loadF32(
-              b.at(query.natural, ((first + h) * paddedDim + c) * 4));
+          Value q = b.loadF32(b.at(queries, (h * paddedDim + c) * 4));
           sums[h] = b.fma(q, k, sums[h]);
         }
       }
       return sums;
     };
     SmallVector<Value> sums = b.foldTree(leaf);
+    Value to = b.at(logits, b.shl(first, 6));
     for (int64_t h = 0; h < heads; ++h)
-      b.store(b.mul(sums[h], b.splat(query.smScale)),
-              b.at(logits, (first + h) * 64), 64);
-  }
+      b.store(b.mul(sums[h], b.splat(query.smScale)), b.at(to, h * 64), 64);
+  });
   set(op.getResult(), LogitsValue{logits});
   return success();
 }

@@ -500,6 +500,16 @@ void VectorBuilder::loop(Value first, Value last,
   body(loop.getInductionVar());
 }
 
+void VectorBuilder::headGroups(int64_t group, int64_t atOnce,
+                               function_ref<void(Value, int64_t)> body) {
+  if (group <= atOnce)
+    return body(i64(0), group);
+  loop(group / atOnce,
+       [&](Value i) { body(mul(i, i64(atOnce)), atOnce); });
+  if (int64_t rest = group % atOnce)
+    body(i64(group - rest), rest);
+}
+
 void VectorBuilder::ifThen(Value condition, function_ref<void()> body,
                            function_ref<void()> otherwise) {
   auto op = scf::IfOp::create(*this, condition,

@@ -142,6 +142,11 @@ public:
   void loop(int64_t count, function_ref<void(Value)> body) {
     loop(i64(0), i64(count), body);
   }
+  /// Runs `body(first, count)` over the heads 0 .. group - 1 in groups of at most
+  /// `atOnce`, whose values `body` keeps in registers: code for one group, or two
+  /// if the last is smaller.
+  void headGroups(int64_t group, int64_t atOnce,
+                  function_ref<void(Value, int64_t)> body);
   void ifThen(Value condition, function_ref<void()> body,
               function_ref<void()> otherwise = nullptr);
 
