@@ -22,6 +22,7 @@
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/TargetParser/Host.h"
+#include "llvm/Transforms/IPO/GlobalDCE.h"
 #include "llvm/Transforms/Scalar/SROA.h"
 
 using namespace ffd::emulator;
@@ -110,6 +111,8 @@ void Rewriter::strip(Function &function) {
   }
 }
 
+/// Drops what the kernel does not use (another kernel may have operations that
+/// we do not know), and promotes local variables.
 void Rewriter::promote() {
   LoopAnalysisManager loops;
   FunctionAnalysisManager functions;
@@ -122,6 +125,7 @@ void Rewriter::promote() {
   builder.registerLoopAnalyses(loops);
   builder.crossRegisterProxies(loops, functions, components, modules);
   ModulePassManager passes;
+  passes.addPass(GlobalDCEPass());
   passes.addPass(createModuleToFunctionPassAdaptor(
       SROAPass(SROAOptions::ModifyCFG)));
   passes.run(module, modules);
@@ -372,6 +376,9 @@ bool Rewriter::rewriteCall(CallInst &call) {
                       unsigned(arguments.size()), ptx) ||
       !parsePtx(ptx, count, op, message))
     return fail(&call, "unknown GPU operation 'llvm.nvvm." + name + "'");
+  // The operands are not what the kernel's author wrote.
+  for (auto &instruction : op.program)
+    instruction.text = StringRef(instruction.text).split(' ').first.str();
   return gpuOp(call, std::move(op));
 }
 
@@ -583,6 +590,8 @@ bool Rewriter::run(StringRef kernelName) {
       strip(function);
   if (NamedMDNode *annotations = module.getNamedMetadata("nvvm.annotations"))
     annotations->eraseFromParent();
+  kernel->setLinkage(GlobalValue::ExternalLinkage);
+  promote();
   if (!placeShared())
     return false;
   for (GlobalVariable &global : module.globals()) {
@@ -598,7 +607,6 @@ bool Rewriter::run(StringRef kernelName) {
     global.setComdat(nullptr);
     host.globals.push_back(std::move(h));
   }
-  promote();
   for (Function &function : module) {
     if (function.isDeclaration())
       continue;
@@ -606,6 +614,7 @@ bool Rewriter::run(StringRef kernelName) {
       return false;
   }
   addEntry(*kernel);
+  kernel->setLinkage(GlobalValue::InternalLinkage);
   return true;
 }
 

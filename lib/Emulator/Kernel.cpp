@@ -67,6 +67,14 @@ numberedClone(mlir::ModuleOp module, llvm::StringRef kernel, KernelCode &code,
   }
   mlir::MLIRContext *context = module.getContext();
   auto clone = mlir::ModuleOp::create(mlir::UnknownLoc::get(context));
+  // Decides the alignment of accesses that state none.
+  auto layoutName = mlir::LLVM::LLVMDialect::getDataLayoutAttrName();
+  mlir::Attribute layout = module->getAttr(layoutName);
+  clone->setAttr(layoutName,
+                 layout ? layout
+                        : mlir::StringAttr::get(
+                              context, "e-p6:32:32-i64:64-i128:128-i256:256-"
+                                       "v16:16-v32:32-n16:32:64"));
   mlir::OpBuilder builder = mlir::OpBuilder::atBlockEnd(clone.getBody());
   for (mlir::Operation &op : *function->getBlock())
     if (!op.hasTrait<mlir::OpTrait::SymbolTable>())

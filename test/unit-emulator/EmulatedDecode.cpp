@@ -27,7 +27,7 @@ using emulator::DeviceMemory;
 
 EmulatedDecode::EmulatedDecode(const ffdSpec &spec, const std::string &arch,
                                std::string &error)
-    : spec(spec) {
+    : spec(spec), context(mlir::MLIRContext::Threading::DISABLED) {
   mlir::DialectRegistry registry;
   mlir::ffd::registerCompilerDialects(registry);
   context.appendDialectRegistry(registry);
