@@ -18,7 +18,29 @@
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
 #include "mlir/InitAllPasses.h"
+#include "mlir/Pass/PassRegistry.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
+
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+
+/// Upstream's --help lists hundreds of passes; ours come first.
+static void printOwnHelp() {
+  llvm::outs() << "FFD optimizer driver\n\nFFD pipelines:\n";
+  for (StringRef name : {"ffd-to-cpu", "ffd-to-ptx"})
+    if (const PassPipelineInfo *info = PassPipelineInfo::lookup(name))
+      info->printHelpStr(/*indent=*/2, /*descIndent=*/36);
+  llvm::outs() << "\nFFD passes:\n";
+  for (StringRef name :
+       {"ffd-decompose", "ffd-fuse", "ffd-gpu-to-nvvm", "ffd-schedule",
+        "ffd-specialize", "ffd-split-to-linalg", "ffd-tile", "ffd-tile-to-gpu",
+        "ffd-tile-to-vector"})
+    if (const PassInfo *info = PassInfo::lookup(name))
+      info->printHelpStr(/*indent=*/2, /*descIndent=*/36);
+  llvm::outs() << "\nEverything, upstream's included:\n\n";
+  llvm::outs().flush();
+}
 
 int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
@@ -30,6 +52,9 @@ int main(int argc, char **argv) {
   mlir::ffd::registerFFDTransformsPasses();
   mlir::ffd::registerFFDConversionPasses();
   mlir::ffd::registerPipelines();
+  for (int i = 1; i < argc; ++i)
+    if (StringRef(argv[i]) == "--help" || StringRef(argv[i]) == "-help")
+      printOwnHelp();
   return mlir::asMainReturnCode(
       mlir::MlirOptMain(argc, argv, "FFD optimizer driver\n", registry));
 }
