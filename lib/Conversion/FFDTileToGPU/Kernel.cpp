@@ -57,30 +57,33 @@ static Value readAgain(GPUBuilder &b, StringRef name) {
       .getRes();
 }
 
-void KernelEmitter::emitCoordinates(bool again) {
-  Value block;
+void KernelEmitter::emitLaneCoordinates(bool again) {
   if (again) {
     thread = readAgain(b, "tid.x");
     warp = b.shr(thread, 5);
     lane = b.band(thread, 31);
-    block = readAgain(b, "ctaid.x");
   } else {
     thread = GPUIdOp::create(b, b.i32(), LaneId::thread);
     entry = thread.getDefiningOp();
     warp = GPUIdOp::create(b, b.i32(), LaneId::warp);
     lane = GPUIdOp::create(b, b.i32(), LaneId::lane);
-    block = GPUIdOp::create(b, b.i32(), LaneId::block);
   }
   g = b.shr(lane, 2);
   tq = b.band(lane, 3);
+  ringBase = sharedAt(plan.ring, warp, plan.ringBytes());
+  warpBarriers = sharedAt(plan.barriers, warp, 8 * plan.barriersPerWarp());
+}
+
+void KernelEmitter::emitCoordinates(bool again) {
+  emitLaneCoordinates(again);
+  Value block = again ? readAgain(b, "ctaid.x")
+                      : GPUIdOp::create(b, b.i32(), LaneId::block).getResult();
   splits = arg(KernelArg::splits);
   row = b.udiv(block, splits);
   split = b.sub(block, b.mul(row, splits));
   Value heads = arg(KernelArg::kv_heads);
   sequence = b.udiv(row, heads);
   head = b.sub(row, b.mul(sequence, heads));
-  ringBase = sharedAt(plan.ring, warp, plan.ringBytes());
-  warpBarriers = sharedAt(plan.barriers, warp, 8 * plan.barriersPerWarp());
 }
 
 LogicalResult KernelEmitter::emit() {

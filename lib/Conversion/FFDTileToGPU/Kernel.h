@@ -55,6 +55,7 @@ private:
   /// Sets the coordinates below. `again` computes them anew, so that they need
   /// not live through the scan.
   void emitCoordinates(bool again);
+  void emitLaneCoordinates(bool again);
   LogicalResult emitOp(Operation *op);
   LogicalResult emitDistribute(TileDistributeOp loop);
   /// Checks that a loop's body has the ops of a form this lowering knows.

@@ -300,6 +300,8 @@ LogicalResult KernelEmitter::emitShare(TileDistributeOp loop,
       [&](Value iteration0, ValueRange values) {
         Value stage = values[0], parity = values[1], phase = values[2],
               pages = values[3];
+        // The scan and the refinement need not keep each other's coordinates.
+        emitLaneCoordinates(/*again=*/true);
         Value count = b.smin(
             b.smax(b.sub(share->warpCount, iteration0), zero), b.c32(32));
         if (refine) {
@@ -324,6 +326,7 @@ LogicalResult KernelEmitter::emitShare(TileDistributeOp loop,
           pages = loadPages(nextIteration);
         SmallVector<Value> next = {stage, parity, phase, pages};
         if (refine) {
+          emitLaneCoordinates(/*again=*/true);
           resume(values.drop_front(4));
           GPURingHandoverOp::create(b, plan.copies);
           teamBarrier();
@@ -339,6 +342,7 @@ LogicalResult KernelEmitter::emitShare(TileDistributeOp loop,
           fillStages(nextIteration, pages, stage);
         return next;
       });
+  emitLaneCoordinates(/*again=*/true);
   if (refine) {
     resume(ValueRange(carried).drop_front(4));
     states[refine.getResult()] = state;
