@@ -240,7 +240,7 @@ def FFD_GPURingFillOp : FFD_GPUOp<"ring.fill", [
 
     ```mlir
     ffd.gpu.ring.fill bulk %bar if %c copy %dst from %src sizes [4352]
-        : !llvm.ptr<3>, !llvm.ptr<3>, !llvm.ptr<1>
+        : !llvm.ptr<3> copy !llvm.ptr<3> from !llvm.ptr<1>
     ```
   }];
   let arguments = (ins FFD_CopyKind:$kind, FFD_SharedPtr:$barrier, I1:$condition,
@@ -249,7 +249,7 @@ def FFD_GPURingFillOp : FFD_GPUOp<"ring.fill", [
                        DenseI64ArrayAttr:$sizes);
   let assemblyFormat = [{
     $kind $barrier `if` $condition `copy` $targets `from` $sources `sizes` $sizes
-    attr-dict `:` type($barrier) `,` type($targets) `,` type($sources)
+    attr-dict `:` type($barrier) `copy` type($targets) `from` type($sources)
   }];
   let hasVerifier = 1;
 }
