@@ -1,0 +1,303 @@
+//===- CpuDecodeTest.cpp - Generated CPU kernels ------------------------- ===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Compiles kernels for every instruction set that this machine has and compares
+// them with the reference decode: kept sets must be identical, outputs far
+// closer than docs/numerics.md asks, and bad numbers surface where they do there.
+//
+//===----------------------------------------------------------------------===//
+
+#include "RandomCase.h"
+#include "ReferenceDecode.h"
+
+#include "ffd/Driver/Compiler.h"
+#include "ffd/Driver/Programs.h"
+#include "ffd/Float16.h"
+#include "ffd/Spec.h"
+
+#include "gtest/gtest.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+using namespace ffd;
+
+namespace {
+
+/// A kernel and the context that its diagnostics come from.
+class Kernel {
+public:
+  Kernel(const ffdSpec &spec, llvm::StringRef isa, Program program,
+         llvm::StringRef selector = "#ffd.top_delta")
+      : spec(spec), context(mlir::MLIRContext::Threading::DISABLED) {
+    mlir::DialectRegistry registry;
+    mlir::ffd::registerCompilerDialects(registry);
+    context.appendDialectRegistry(registry);
+    context.loadAllAvailableDialects();
+    mlir::Type element = spec.element == FFD_F16
+                             ? mlir::Type(mlir::Float16Type::get(&context))
+                             : mlir::Type(mlir::BFloat16Type::get(&context));
+    auto attribute = mlir::ffd::SpecAttr::get(
+        &context, spec.head_dim, spec.value_dim, spec.group, element,
+        spec.scan_bits, spec.quant_block, spec.select_block);
+    bool decode = program == Program::Decode;
+    auto module = mlir::ffd::buildProgram(
+        &context,
+        decode ? mlir::ffd::Program::Decode : mlir::ffd::Program::Exact,
+        attribute, selector);
+    mlir::ffd::CompilerOptions options;
+    options.isa = isa.str();
+    std::string error;
+    auto compiled = mlir::ffd::compileCPUKernel(
+        *module, decode ? "decode" : "exact", options, error);
+    EXPECT_TRUE(mlir::succeeded(compiled)) << error;
+    if (mlir::succeeded(compiled))
+      kernel = std::move(*compiled);
+  }
+
+  /// Runs all pieces, the last ones of a row first.
+  void run(ffdDecodeArgs args, int64_t rows, int32_t splits) {
+    ASSERT_TRUE(kernel);
+    HostBuffer workspace;
+    int64_t bytes = layoutOf(spec).workspaceBytes(rows, splits, spec.group);
+    ASSERT_TRUE(workspace.allocate("workspace", bytes, 0).ok());
+    args.workspace = workspace.data();
+    args.splits = splits;
+    for (int64_t task = rows * splits - 1; task >= 0; --task)
+      kernel->getEntry()(&args, task / splits, task % splits);
+    for (int64_t row = 0; row < rows; ++row)
+      EXPECT_EQ(workspace.as<int32_t>()[row], 0) << "counter of row " << row;
+  }
+
+private:
+  ffdSpec spec;
+  mlir::MLIRContext context;
+  std::unique_ptr<mlir::ffd::CPUKernel> kernel;
+};
+
+/// What a decode wrote.
+struct Result {
+  std::vector<float> out, lse;
+  std::vector<uint8_t> kept;
+};
+
+} // namespace
+
+static void clear(RandomCase &decode) {
+  std::memset(decode.out.data(), 0xFF, size_t(decode.out.size()));
+  std::memset(decode.lse.data(), 0xFF, size_t(decode.lse.size()));
+  std::memset(decode.kept.data(), 0, size_t(decode.kept.size()));
+}
+
+static Result resultOf(RandomCase &decode) {
+  const float *out = decode.out.as<float>(), *lse = decode.lse.as<float>();
+  return {{out, out + decode.out.size() / 4},
+          {lse, lse + decode.lse.size() / 4},
+          {decode.kept.data(), decode.kept.data() + decode.kept.size()}};
+}
+
+static Result reference(RandomCase &decode) {
+  clear(decode);
+  ReferenceDecode oracle(decode.shape.spec, decode.args);
+  for (int64_t row = 0; row < decode.cache->rows(); ++row)
+    oracle.run(row);
+  return resultOf(decode);
+}
+
+/// The f32 arithmetic of the kernels leaves errors of about 1e-6.
+static void expectClose(const Result &actual, const Result &expected,
+                        int64_t perSequence) {
+  ASSERT_EQ(actual.out.size(), expected.out.size());
+  for (size_t first = 0; first < expected.out.size();
+       first += size_t(perSequence)) {
+    double error = 0, norm = 0;
+    for (size_t i = first; i < first + size_t(perSequence); ++i) {
+      const float a = actual.out[i], e = expected.out[i];
+      ASSERT_EQ(std::isnan(a), std::isnan(e)) << "out " << i;
+      if (std::isnan(e))
+        continue;
+      error += double(a - e) * (a - e);
+      norm += double(e) * e;
+    }
+    EXPECT_LE(std::sqrt(error), 1e-5 * std::sqrt(norm));
+  }
+  for (size_t i = 0; i < expected.lse.size(); ++i) {
+    const float a = actual.lse[i], e = expected.lse[i];
+    if (std::isfinite(e))
+      EXPECT_NEAR(a, e, 1e-5 * (1 + std::fabs(e))) << "lse " << i;
+    else
+      EXPECT_TRUE(a == e || (std::isnan(a) && std::isnan(e))) << "lse " << i;
+  }
+}
+
+class CpuDecodeTest : public testing::TestWithParam<std::string> {
+protected:
+  void SetUp() override {
+    if (!mlir::ffd::isSupportedISA(GetParam()))
+      GTEST_SKIP() << "this machine has no " << GetParam();
+  }
+
+  void check(Kernel &kernel, RandomCase &decode) {
+    const Result expected = reference(decode);
+    for (int32_t splits : {1, 3}) {
+      SCOPED_TRACE("splits " + std::to_string(splits));
+      clear(decode);
+      kernel.run(decode.args, decode.cache->rows(), splits);
+      const Result actual = resultOf(decode);
+      EXPECT_EQ(actual.kept, expected.kept);
+      expectClose(actual, expected,
+                  decode.queryHeads() * decode.shape.spec.value_dim);
+    }
+  }
+};
+
+/// Head dims whose words straddle chunks and whose channels need padding, all
+/// code widths, both elements, several groups.
+static const ffdSpec someSpecs[] = {
+    makeSpec(128, 128, 4, FFD_F16, 2, 16),  makeSpec(64, 64, 3, FFD_BF16, 2, 32),
+    makeSpec(80, 48, 1, FFD_F16, 2, 64),    makeSpec(96, 96, 5, FFD_BF16, 4, 16),
+    makeSpec(80, 128, 2, FFD_BF16, 8, 128), makeSpec(192, 64, 7, FFD_F16, 4, 128),
+    makeSpec(256, 256, 2, FFD_BF16, 2, 16), makeSpec(256, 32, 1, FFD_F16, 8, 32),
+    makeSpec(64, 16, 16, FFD_F16, 2, 16),
+};
+
+TEST_P(CpuDecodeTest, MatchesTheReference) {
+  uint32_t seed = 0;
+  for (const ffdSpec &spec : someSpecs) {
+    SCOPED_TRACE(specName(spec));
+    Kernel kernel(spec, GetParam(), Program::Decode);
+    CaseShape shape;
+    shape.spec = spec;
+    shape.lengths = {300, 0, 128, 127, 1, 1400};
+    shape.pageSeed = 3;
+    for (auto [delta, lag, spread] :
+         {std::tuple<float, int64_t, double>{1, 0, 1},
+          {0, 20, 0.3},
+          {3, 300, 0.5},
+          {std::numeric_limits<float>::infinity(), 0, 1}}) {
+      SCOPED_TRACE("delta " + std::to_string(delta));
+      shape.delta = delta;
+      shape.lag = lag;
+      shape.keySpread = spread;
+      RandomCase decode(shape, ++seed);
+      check(kernel, decode);
+    }
+  }
+}
+
+TEST_P(CpuDecodeTest, BadNumbersSurface) {
+  for (int element : {FFD_F16, FFD_BF16}) {
+    const ffdSpec spec = makeSpec(128, 64, 2, element, 2, 16);
+    Kernel kernel(spec, GetParam(), Program::Decode);
+    CaseShape shape;
+    shape.spec = spec;
+    shape.lengths = {300, 140};
+    shape.delta = 1;
+    const uint16_t nan = canonicalNaN(element);
+    const uint16_t infinity =
+        f32ToElement(element, std::numeric_limits<float>::infinity());
+    for (uint16_t bad : {nan, infinity})
+      for (const char *where : {"committed k", "tail k", "q", "v", "tail v"}) {
+        SCOPED_TRACE(std::string(where) + (bad == nan ? " nan" : " infinite"));
+        RandomCase decode(shape, 7);
+        const int64_t heads = shape.kvHeads, dim = spec.head_dim;
+        if (!std::strcmp(where, "committed k"))
+          decode.k[size_t(5 * heads * dim + 3)] = bad;
+        else if (!std::strcmp(where, "tail k"))
+          decode.k[size_t(290 * heads * dim + 3)] = bad;
+        else if (!std::strcmp(where, "q"))
+          decode.q.as<uint16_t>()[5] = bad;
+        else if (!std::strcmp(where, "v"))
+          decode.v[size_t(5 * heads * spec.value_dim)] = bad;
+        else
+          decode.v[size_t(290 * heads * spec.value_dim)] = bad;
+        decode.build();
+        check(kernel, decode);
+      }
+  }
+}
+
+TEST_P(CpuDecodeTest, OptionalOutputs) {
+  const ffdSpec spec = makeSpec(64, 64, 2);
+  Kernel kernel(spec, GetParam(), Program::Decode);
+  CaseShape shape;
+  shape.spec = spec;
+  RandomCase decode(shape, 1);
+  const Result expected = reference(decode);
+  clear(decode);
+  ffdDecodeArgs args = decode.args;
+  args.lse = nullptr;
+  args.kept = nullptr;
+  kernel.run(args, decode.cache->rows(), 2);
+  Result actual = resultOf(decode);
+  actual.lse = expected.lse;
+  expectClose(actual, expected, decode.queryHeads() * spec.value_dim);
+}
+
+TEST_P(CpuDecodeTest, AllKeepsEverything) {
+  const ffdSpec spec = makeSpec(96, 64, 3, FFD_BF16, 4, 32);
+  Kernel kernel(spec, GetParam(), Program::Decode, "#ffd.all");
+  CaseShape shape;
+  shape.spec = spec;
+  shape.lengths = {700, 100};
+  shape.delta = std::numeric_limits<float>::infinity();
+  RandomCase decode(shape, 4);
+  check(kernel, decode);
+}
+
+TEST_P(CpuDecodeTest, ExactMatchesDense) {
+  for (const ffdSpec &spec :
+       {makeSpec(128, 128, 4), makeSpec(80, 48, 5, FFD_BF16)}) {
+    SCOPED_TRACE(specName(spec));
+    Kernel kernel(spec, GetParam(), Program::Exact);
+    CaseShape shape;
+    shape.spec = spec;
+    shape.lengths = {300, 0, 17, 64};
+    RandomCase decode(shape, 2);
+    const int64_t heads = shape.kvHeads, tokens = decode.tokens;
+    auto rowMajor = [&](const std::vector<uint16_t> &from, int64_t dim) {
+      std::vector<uint16_t> to(from.size());
+      for (int64_t s = 0; s < decode.batch(); ++s)
+        for (int64_t t = 0; t < tokens; ++t)
+          for (int64_t h = 0; h < heads; ++h)
+            std::memcpy(&to[size_t(((s * heads + h) * tokens + t) * dim)],
+                        &from[size_t(((s * tokens + t) * heads + h) * dim)],
+                        size_t(dim) * 2);
+      return to;
+    };
+    const std::vector<uint16_t> k = rowMajor(decode.k, spec.head_dim);
+    const std::vector<uint16_t> v = rowMajor(decode.v, spec.value_dim);
+    Result expected;
+    for (int64_t s = 0; s < decode.batch(); ++s)
+      for (int64_t h = 0; h < decode.queryHeads(); ++h) {
+        double lse;
+        for (double o : decode.denseAttention(s, h, lse))
+          expected.out.push_back(float(o));
+        expected.lse.push_back(float(lse));
+      }
+    ffdDecodeArgs args = decode.args;
+    args.tail_k = k.data();
+    args.tail_v = v.data();
+    args.tail_head_stride = tokens;
+    args.tail_batch_stride = tokens * heads;
+    args.thumbnails = args.residuals = args.values = args.smax = nullptr;
+    args.page_table = nullptr;
+    args.delta = nullptr;
+    args.kept = nullptr;
+    for (int32_t splits : {1, 4}) {
+      clear(decode);
+      kernel.run(args, decode.cache->rows(), splits);
+      expectClose(resultOf(decode), expected,
+                  decode.queryHeads() * spec.value_dim);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, CpuDecodeTest,
+                         testing::Values("avx2", "avx512", "avx512vnni"),
+                         [](const auto &info) { return info.param; });
