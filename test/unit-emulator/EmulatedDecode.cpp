@@ -18,6 +18,7 @@
 #include "ffd/Float16.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/LocationSnapshot.h"
 
 #include <cmath>
 #include <map>
@@ -26,7 +27,8 @@ using namespace ffd;
 using emulator::DeviceMemory;
 
 EmulatedDecode::EmulatedDecode(const ffdSpec &spec, const std::string &arch,
-                               std::string &error)
+                               std::string &error,
+                               llvm::function_ref<void(mlir::ModuleOp)> mutate)
     : spec(spec), context(mlir::MLIRContext::Threading::DISABLED) {
   mlir::DialectRegistry registry;
   mlir::ffd::registerCompilerDialects(registry);
@@ -57,6 +59,13 @@ EmulatedDecode::EmulatedDecode(const ffdSpec &spec, const std::string &arch,
     error += "the pipeline failed";
     return;
   }
+  // Reports name lines of the kernel's text, which this writes.
+  std::string file = testing::TempDir() + "ffd-" + specName(spec) + "-" + arch +
+                     ".mlir";
+  if (mlir::failed(mlir::generateLocationsFromIR(file, *nvvm, {})))
+    error += "cannot write " + file;
+  if (mutate)
+    mutate(*nvvm);
   auto function = nvvm->lookupSymbol<mlir::LLVM::LLVMFuncOp>("decode");
   auto number = [&](llvm::StringRef name) {
     auto attr = function->getAttrOfType<mlir::IntegerAttr>(name);

@@ -24,9 +24,11 @@ namespace ffd {
 
 class EmulatedDecode {
 public:
-  /// `error` says why if the kernel cannot be compiled.
+  /// `error` says why if the kernel cannot be compiled. `mutate` may change the
+  /// kernel before it runs.
   EmulatedDecode(const ffdSpec &spec, const std::string &arch,
-                 std::string &error);
+                 std::string &error,
+                 llvm::function_ref<void(mlir::ModuleOp)> mutate = nullptr);
 
   /// Runs the kernel on a case, with `splits` pieces per row; out, lse and kept
   /// of the case receive the results. `launches`: run again on the same

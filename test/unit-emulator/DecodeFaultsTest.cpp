@@ -1,0 +1,184 @@
+//===- DecodeFaultsTest.cpp - Faults planted into the kernel ===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Takes the generated decode kernel, removes or changes one operation at a time,
+// and expects the emulator, or the comparison with the reference, to notice:
+// what the emulator is for.
+//
+//===----------------------------------------------------------------------===//
+
+#include "EmulatedDecode.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+
+#include <functional>
+
+using namespace ffd;
+using mlir::LLVM::InlineAsmOp;
+
+namespace {
+
+using Find = std::function<bool(mlir::Operation *)>;
+using Change = std::function<void(mlir::Operation *)>;
+
+bool isAsm(mlir::Operation *op, llvm::StringRef text) {
+  auto code = mlir::dyn_cast<InlineAsmOp>(op);
+  return code && code.getAsmString().contains(text);
+}
+
+void erase(mlir::Operation *op) { op->erase(); }
+
+/// Changes a piece of inline assembly.
+Change edit(std::string from, std::string to) {
+  return [=](mlir::Operation *op) {
+    auto code = mlir::cast<InlineAsmOp>(op);
+    std::string text = code.getAsmString().str();
+    for (size_t at = 0; (at = text.find(from, at)) != std::string::npos;
+         at += to.size())
+      text.replace(at, from.size(), to);
+    code.setAsmString(text);
+  };
+}
+
+struct Fault {
+  const char *name;
+  const char *arch;
+  Find find;
+  Change change;
+  /// Places where the operation orders nothing that is not ordered anyway: it
+  /// keeps the compiler from moving loads, or another one follows.
+  size_t redundant = 0;
+  /// Look at every so many places only.
+  size_t stride = 1;
+};
+
+void PrintTo(const Fault &fault, std::ostream *os) { *os << fault.name; }
+
+/// What the emulator says about the kernel with the fault in the `index`th
+/// place; empty: nothing. `count` is the number of places.
+std::string symptom(const Fault &fault, size_t index, size_t &count,
+                    std::string &place) {
+  std::string error;
+  CaseShape shape;
+  shape.spec = makeSpec(64, 64, 4, FFD_F16, 2, 16);
+  shape.kvHeads = 1;
+  // Keeps some of the blocks, so that a wrong score shows.
+  shape.delta = 0.7f;
+  EmulatedDecode decode(
+      shape.spec, fault.arch, error, [&](mlir::ModuleOp module) {
+        std::vector<mlir::Operation *> places;
+        module.walk([&](mlir::Operation *op) {
+          if (fault.find(op))
+            places.push_back(op);
+        });
+        count = places.size();
+        if (index >= count)
+          return;
+        llvm::raw_string_ostream(place) << places[index]->getLoc();
+        fault.change(places[index]);
+      });
+  if (!error.empty())
+    return error;
+  if (index >= count)
+    return "";
+  // Several rows and pieces; then a row that goes through every ring and queue
+  // more than once (a round is 32 blocks per warp).
+  for (uint64_t seed = 1; seed <= 2; ++seed) {
+    shape.lengths = seed == 1 ? std::vector<int64_t>{2500, 300}
+                              : std::vector<int64_t>{33500};
+    const int splits = seed == 1 ? 2 : 1;
+    RandomCase c(shape, uint32_t(seed));
+    emulator::Options options;
+    options.seed = seed;
+    options.stepBudget = 100'000'000;
+    emulator::Report report = decode.run(c, splits, options, 1);
+    if (!report.ok)
+      return report.str();
+    if (auto result = matchesReference(c); !result)
+      return result.message();
+  }
+  return "";
+}
+
+class DecodeFaults : public testing::TestWithParam<Fault> {};
+
+TEST_P(DecodeFaults, AreFound) {
+  const Fault &fault = GetParam();
+  size_t count = 1, missed = 0;
+  std::string log;
+  for (size_t i = 0; i < count; i += fault.stride) {
+    std::string place;
+    const std::string found = symptom(fault, i, count, place);
+    missed += found.empty();
+    log += place + ": " + (found.empty() ? "NOT FOUND" : found) + "\n";
+  }
+  EXPECT_GT(count, 0u);
+  EXPECT_LE(missed, fault.redundant) << log;
+  RecordProperty("found", log);
+}
+
+bool isBarrier(mlir::Operation *op) {
+  return mlir::isa<mlir::NVVM::BarrierOp>(op);
+}
+bool isWarpBarrier(mlir::Operation *op) {
+  return mlir::isa<mlir::NVVM::SyncWarpOp>(op);
+}
+Find asmWith(std::string text) {
+  return [=](mlir::Operation *op) { return isAsm(op, text); };
+}
+
+/// An mma whose first two A registers differ.
+bool isMma(mlir::Operation *op) {
+  auto mma = mlir::dyn_cast<mlir::NVVM::MmaOp>(op);
+  return mma && mma.getOperandA().size() == 4 &&
+         mma.getOperandA()[0] != mma.getOperandA()[1];
+}
+void swapRegisters(mlir::Operation *op) {
+  mlir::Value first = op->getOperand(0);
+  op->setOperand(0, op->getOperand(1));
+  op->setOperand(1, first);
+}
+
+bool isVote(mlir::Operation *op) {
+  return mlir::isa<mlir::NVVM::VoteSyncOp>(op);
+}
+/// Lane 31 votes although the mask says it does not.
+void narrowMask(mlir::Operation *op) {
+  mlir::OpBuilder b(op);
+  op->setOperand(0, mlir::LLVM::ConstantOp::create(
+                        b, op->getLoc(), b.getI32Type(),
+                        b.getI32IntegerAttr(0x7FFFFFFF)));
+}
+
+const Fault faults[] = {
+    {"barrier", "sm_90a", isBarrier, erase},
+    {"barrier_cp_async", "sm_80", isBarrier, erase},
+    {"warp_barrier", "sm_90a", isWarpBarrier, erase, 4},
+    {"warp_barrier_cp_async", "sm_80", isWarpBarrier, erase, 3},
+    // Before the copies of a later round there are only reads of ring memory.
+    {"fence", "sm_90a", asmWith("fence."), erase, 1},
+    {"mbarrier_wait", "sm_90a", asmWith("try_wait"), erase},
+    {"cp_async_wait", "sm_80", asmWith("cp.async.wait_group"), erase},
+    {"cp_async_commit", "sm_80", asmWith("cp.async.commit_group"), erase},
+    {"relaxed_arrival", "sm_90a", asmWith("atom.acq_rel"),
+     edit("acq_rel", "relaxed")},
+    {"block_scope_arrival", "sm_90a", asmWith("atom.acq_rel"),
+     edit("acq_rel.gpu", "acq_rel.cta")},
+    {"expected_bytes", "sm_90a", asmWith("expect_tx"),
+     edit("_, [$1], ", "_, [$1], 1"), 1},
+    {"copied_bytes", "sm_90a", asmWith("cp.async.bulk"), edit("128, [$1]", "112, [$1]")},
+    {"swapped_fragment", "sm_90a", isMma, swapRegisters, 0, 7},
+    {"vote_mask", "sm_90a", isVote, narrowMask},
+};
+
+INSTANTIATE_TEST_SUITE_P(Planted, DecodeFaults, testing::ValuesIn(faults),
+                         [](const auto &info) {
+                           return std::string(info.param.name);
+                         });
+
+} // namespace
