@@ -1,0 +1,116 @@
+// RUN: ffd-opt %s --ffd-tile-to-gpu=arch=sm_90a | FileCheck %s
+// RUN: ffd-opt %s --ffd-tile-to-gpu=arch=sm_86 | FileCheck %s --check-prefix=ASYNC
+
+// The fused decode: one kernel, two barriers before the scan, two per round, and
+// the merge of the pieces at its end.
+
+// CHECK: llvm.func @decode(%{{.*}}: !llvm.ptr {llvm.align = 8 : i64, llvm.byval = !llvm.struct<({{.*}})>, nvvm.grid_constant})
+// CHECK-SAME: ffd.ctas = 2 : i64
+// CHECK-SAME: ffd.shared_bytes = {{[0-9]+}} : i64
+// CHECK-SAME: ffd.threads = 256 : i64
+// CHECK-SAME: nvvm.kernel
+// CHECK-SAME: nvvm.minctasm = 2 : i32
+// CHECK-SAME: nvvm.reqntid = array<i32: 256>
+
+// The rings start before the query is quantised: four heads in a warp.
+// CHECK: ffd.gpu.ring.init bulk %{{.*}} count 4
+// CHECK-COUNT-2: ffd.gpu.ring.fill bulk %{{.*}} sizes [4352]
+// CHECK: ffd.gpu.quantize_query
+// CHECK: ffd.gpu.scale_query
+// CHECK: ffd.gpu.team_barrier
+
+// The pseudo-max: each warp two tiles of sink or newest block, then the tail.
+// CHECK: scf.if
+// CHECK: ffd.gpu.fold
+// CHECK: ffd.gpu.centre
+// CHECK-COUNT-2: ffd.gpu.scan_tile
+// CHECK-NOT: ffd.gpu.scan_tile
+// CHECK: ffd.gpu.reduce_rows max
+// CHECK: scf.for
+// CHECK-COUNT-4: ffd.gpu.ordered_dot
+// CHECK: ffd.gpu.team_barrier
+
+// Rounds: a scan loop over the ring, eight tiles to a block.
+// CHECK: scf.for
+// CHECK: scf.for
+// CHECK: ffd.gpu.ring.wait bulk %{{.*}} pending 1
+// CHECK: ffd.gpu.fold
+// CHECK-COUNT-8: ffd.gpu.push_keep
+// CHECK: ffd.gpu.keep_mask %{{.*}} select 16
+// CHECK: ffd.gpu.ring.fill bulk %{{.*}} sizes [4352]
+// CHECK: ffd.gpu.ring.handover bulk
+// CHECK-NEXT: ffd.gpu.team_barrier
+
+// The kept tiles, two in flight.
+// CHECK: ffd.gpu.queue.take %{{.*}} warps 8
+// CHECK-COUNT-2: ffd.gpu.ring.fill bulk %{{.*}} sizes [4096, 2048, 256]
+// CHECK: scf.for
+// CHECK: ffd.gpu.ring.wait bulk
+// CHECK: ffd.gpu.refine_tile {{.*}} bits 2 elements f16
+// CHECK: ffd.gpu.softmax_step
+// CHECK: ffd.gpu.accumulate
+// CHECK: ffd.gpu.ring.fill bulk %{{.*}} sizes [4096, 2048, 256]
+
+// CHECK: ffd.gpu.dot_tile
+// CHECK: ffd.gpu.softmax_step
+// CHECK: ffd.gpu.arrive
+// CHECK: llvm.return
+// CHECK-NOT: ffd.tile
+
+// ASYNC: ffd.gpu.ring.fill async
+// ASYNC-NOT: bulk
+
+#s = #ffd.spec<head_dim = 128, value_dim = 128, group = 4, element = f16, scan_bits = 2, quant_block = 128, select_block = 16>
+func.func @decode(%q: memref<?x?x128xf16, strided<[?, ?, 1]>>, %th: memref<?x?x4352xi8>, %re: memref<?x?x16384xi8>, %va: memref<?x?x16384xf16>, %sx: memref<?x?x128xf16>, %tk: memref<?x?x?x128xf16>, %tv: memref<?x?x?x128xf16>, %pt: memref<?x?xi32>, %ln: memref<?xi32>, %lag: i32, %delta: memref<?xf32>, %sm: f32,
+   %o: memref<?x?x128xf32>, %l: memref<?x?xf32>, %kept: memref<?x?x?xi8>) {
+  %cache = ffd.cache.view thumbnails(%th) residuals(%re) values(%va) smax(%sx)
+      tails(%tk, %tv) pages(%pt) lengths(%ln) lag(%lag)
+      : memref<?x?x4352xi8>, memref<?x?x16384xi8>, memref<?x?x16384xf16>,
+        memref<?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>,
+        memref<?x?xi32>, memref<?xi32> -> !ffd.cache<#s>
+  ffd.tile.teams #s {
+  ^bb0(%row: index, %split: index, %splits: index):
+    %n, %tail = ffd.tile.extent %cache[%row] : !ffd.cache<#s>
+    %qq = ffd.tile.query %q[%row] scale(%sm) cache(%cache) : (memref<?x?x128xf16, strided<[?, ?, 1]>>, f32, !ffd.cache<#s>) -> !ffd.query<#s>
+    %pm0 = ffd.tile.distribute candidates(%n : index) combine max {
+    ^bb0(%b: index):
+      %c = ffd.tile.load_thumbnail %cache[%row, %b] : (!ffd.cache<#s>) -> !ffd.thumbnail<#s>
+      %a = ffd.tile.scan %qq, %c : (!ffd.query<#s>, !ffd.thumbnail<#s>) -> !ffd.scores<#s>
+      ffd.tile.yield %a : !ffd.scores<#s>
+    } -> !ffd.row_max<#s>
+    %pm = ffd.tile.distribute tail(%tail : index) combine max init(%pm0 : !ffd.row_max<#s>) {
+    ^bb0(%t: index):
+      %kv = ffd.tile.load_tail %tk, %tv[%row, %t] of %tail : (memref<?x?x?x128xf16>, memref<?x?x?x128xf16>) -> !ffd.tail<#s>
+      %f = ffd.tile.dot ordered %qq, %kv : (!ffd.query<#s>, !ffd.tail<#s>) -> !ffd.logits<#s>
+      %a = ffd.tile.to_units %qq, %f : (!ffd.query<#s>, !ffd.logits<#s>) -> !ffd.scores<#s>
+      ffd.tile.yield %a : !ffd.scores<#s>
+    } -> !ffd.row_max<#s>
+    %thr = ffd.tile.threshold %qq, %pm, %delta[%row] : (!ffd.query<#s>, !ffd.row_max<#s>, memref<?xf32>) -> !ffd.threshold<#s>
+    %list = ffd.tile.distribute share(%n, %split, %splits : index, index, index) combine append {
+    ^bb0(%b: index):
+      %c = ffd.tile.load_thumbnail %cache[%row, %b] : (!ffd.cache<#s>) -> !ffd.thumbnail<#s>
+      %a = ffd.tile.scan %qq, %c : (!ffd.query<#s>, !ffd.thumbnail<#s>) -> !ffd.scores<#s>
+      %m = ffd.tile.reach %a, %thr : (!ffd.scores<#s>, !ffd.threshold<#s>) -> !ffd.mask<#s>
+      ffd.tile.store_kept %m, %kept[%row, %b] : (!ffd.mask<#s>, memref<?x?x?xi8>) -> ()
+      ffd.tile.yield %m : !ffd.mask<#s>
+    } -> !ffd.worklist<#s>
+    %s0 = ffd.tile.init %qq max(%pm) : (!ffd.query<#s>, !ffd.row_max<#s>) -> !ffd.state<#s>
+    %s1 = ffd.tile.distribute worklist(%list : !ffd.worklist<#s>) combine state init(%s0 : !ffd.state<#s>) {
+    ^bb0(%b: index, %m: !ffd.mask<#s>, %s: !ffd.state<#s>):
+      %c = ffd.tile.load_thumbnail %cache[%row, %b] : (!ffd.cache<#s>) -> !ffd.thumbnail<#s>
+      %r = ffd.tile.load_body %cache[%row, %b] mask(%m) : (!ffd.cache<#s>, !ffd.mask<#s>) -> !ffd.body<#s>
+      %f = ffd.tile.refine %qq, %c, %r : (!ffd.query<#s>, !ffd.thumbnail<#s>, !ffd.body<#s>) -> !ffd.logits<#s>
+      %s_ = ffd.tile.accumulate %s, %f, %r : (!ffd.state<#s>, !ffd.logits<#s>, !ffd.body<#s>) -> !ffd.state<#s>
+      ffd.tile.yield %s_ : !ffd.state<#s>
+    } -> !ffd.state<#s>
+    %s2 = ffd.tile.distribute tail_share(%tail, %split, %splits : index, index, index) combine state init(%s1 : !ffd.state<#s>) {
+    ^bb0(%t: index, %s: !ffd.state<#s>):
+      %kv = ffd.tile.load_tail %tk, %tv[%row, %t] of %tail : (memref<?x?x?x128xf16>, memref<?x?x?x128xf16>) -> !ffd.tail<#s>
+      %f = ffd.tile.dot %qq, %kv : (!ffd.query<#s>, !ffd.tail<#s>) -> !ffd.logits<#s>
+      %s_ = ffd.tile.accumulate %s, %f, %kv : (!ffd.state<#s>, !ffd.logits<#s>, !ffd.tail<#s>) -> !ffd.state<#s>
+      ffd.tile.yield %s_ : !ffd.state<#s>
+    } -> !ffd.state<#s>
+    ffd.tile.finish %s2 into %o, %l[%row] piece(%split of %splits) : (!ffd.state<#s>, memref<?x?x128xf32>, memref<?x?xf32>) -> ()
+  }
+  return
+}

@@ -1,0 +1,130 @@
+// RUN: ffd-opt %s --ffd-tile-to-gpu --split-input-file | FileCheck %s
+
+// Sizes follow from the spec. 80 channels are padded to three groups: lanes load
+// zeros for the last half group; a lane's three code words of a tile do not start
+// at a chunk, so they are read one by one.
+// CHECK-LABEL: llvm.func @decode
+// CHECK: ffd.gpu.quantize_query {{.*}} : (vector<12xi32>, vector<12xi32>, f32)
+// CHECK: ffd.gpu.scan_tile {{.*}} : (vector<3xi32>, vector<6xi32>, i32) -> vector<2xi32>
+// CHECK: ffd.gpu.accumulate {{.*}} : (vector<16xf32>, vector<16xi32>, vector<2xi32>)
+
+// Twelve heads: three query tiles in the scan, two in the refinement; bf16 scales
+// are converted. Four bits: two words per channel group.
+// CHECK-LABEL: llvm.func @decode
+// CHECK: ffd.gpu.scale_fragment
+// CHECK: ffd.gpu.scan_tile {{.*}} : (vector<8xi32>, vector<8xi32>, vector<8xi32>, vector<8xi32>, i32, i32, i32) -> vector<6xi32>
+// CHECK: ffd.gpu.keep_mask %{{.*}} select 128
+// CHECK: ffd.gpu.refine_tile {{.*}} bits 4 elements bf16 : (vector<8xi32>, vector<16xi32>, vector<16xi32>, vector<16xi32>, vector<16xi32>) -> vector<8xf32>
+// CHECK-COUNT-2: ffd.gpu.softmax_step
+
+#s = #ffd.spec<head_dim = 80, value_dim = 64, group = 3, element = f16, scan_bits = 2, quant_block = 128, select_block = 16>
+func.func @decode(%q: memref<?x?x80xf16, strided<[?, ?, 1]>>, %th: memref<?x?x3264xi8>, %re: memref<?x?x12288xi8>, %va: memref<?x?x8192xf16>, %sx: memref<?x?x96xf16>, %tk: memref<?x?x?x80xf16>, %tv: memref<?x?x?x64xf16>, %pt: memref<?x?xi32>, %ln: memref<?xi32>, %lag: i32, %delta: memref<?xf32>, %sm: f32,
+   %o: memref<?x?x64xf32>, %l: memref<?x?xf32>, %kept: memref<?x?x?xi8>) {
+  %cache = ffd.cache.view thumbnails(%th) residuals(%re) values(%va) smax(%sx)
+      tails(%tk, %tv) pages(%pt) lengths(%ln) lag(%lag)
+      : memref<?x?x3264xi8>, memref<?x?x12288xi8>, memref<?x?x8192xf16>,
+        memref<?x?x96xf16>, memref<?x?x?x80xf16>, memref<?x?x?x64xf16>,
+        memref<?x?xi32>, memref<?xi32> -> !ffd.cache<#s>
+  ffd.tile.teams #s {
+  ^bb0(%row: index, %split: index, %splits: index):
+    %n, %tail = ffd.tile.extent %cache[%row] : !ffd.cache<#s>
+    %qq = ffd.tile.query %q[%row] scale(%sm) cache(%cache) : (memref<?x?x80xf16, strided<[?, ?, 1]>>, f32, !ffd.cache<#s>) -> !ffd.query<#s>
+    %pm0 = ffd.tile.distribute candidates(%n : index) combine max {
+    ^bb0(%b: index):
+      %c = ffd.tile.load_thumbnail %cache[%row, %b] : (!ffd.cache<#s>) -> !ffd.thumbnail<#s>
+      %a = ffd.tile.scan %qq, %c : (!ffd.query<#s>, !ffd.thumbnail<#s>) -> !ffd.scores<#s>
+      ffd.tile.yield %a : !ffd.scores<#s>
+    } -> !ffd.row_max<#s>
+    %pm = ffd.tile.distribute tail(%tail : index) combine max init(%pm0 : !ffd.row_max<#s>) {
+    ^bb0(%t: index):
+      %kv = ffd.tile.load_tail %tk, %tv[%row, %t] of %tail : (memref<?x?x?x80xf16>, memref<?x?x?x64xf16>) -> !ffd.tail<#s>
+      %f = ffd.tile.dot ordered %qq, %kv : (!ffd.query<#s>, !ffd.tail<#s>) -> !ffd.logits<#s>
+      %a = ffd.tile.to_units %qq, %f : (!ffd.query<#s>, !ffd.logits<#s>) -> !ffd.scores<#s>
+      ffd.tile.yield %a : !ffd.scores<#s>
+    } -> !ffd.row_max<#s>
+    %thr = ffd.tile.threshold %qq, %pm, %delta[%row] : (!ffd.query<#s>, !ffd.row_max<#s>, memref<?xf32>) -> !ffd.threshold<#s>
+    %list = ffd.tile.distribute share(%n, %split, %splits : index, index, index) combine append {
+    ^bb0(%b: index):
+      %c = ffd.tile.load_thumbnail %cache[%row, %b] : (!ffd.cache<#s>) -> !ffd.thumbnail<#s>
+      %a = ffd.tile.scan %qq, %c : (!ffd.query<#s>, !ffd.thumbnail<#s>) -> !ffd.scores<#s>
+      %m = ffd.tile.reach %a, %thr : (!ffd.scores<#s>, !ffd.threshold<#s>) -> !ffd.mask<#s>
+      ffd.tile.store_kept %m, %kept[%row, %b] : (!ffd.mask<#s>, memref<?x?x?xi8>) -> ()
+      ffd.tile.yield %m : !ffd.mask<#s>
+    } -> !ffd.worklist<#s>
+    %s0 = ffd.tile.init %qq max(%pm) : (!ffd.query<#s>, !ffd.row_max<#s>) -> !ffd.state<#s>
+    %s1 = ffd.tile.distribute worklist(%list : !ffd.worklist<#s>) combine state init(%s0 : !ffd.state<#s>) {
+    ^bb0(%b: index, %m: !ffd.mask<#s>, %s: !ffd.state<#s>):
+      %c = ffd.tile.load_thumbnail %cache[%row, %b] : (!ffd.cache<#s>) -> !ffd.thumbnail<#s>
+      %r = ffd.tile.load_body %cache[%row, %b] mask(%m) : (!ffd.cache<#s>, !ffd.mask<#s>) -> !ffd.body<#s>
+      %f = ffd.tile.refine %qq, %c, %r : (!ffd.query<#s>, !ffd.thumbnail<#s>, !ffd.body<#s>) -> !ffd.logits<#s>
+      %s_ = ffd.tile.accumulate %s, %f, %r : (!ffd.state<#s>, !ffd.logits<#s>, !ffd.body<#s>) -> !ffd.state<#s>
+      ffd.tile.yield %s_ : !ffd.state<#s>
+    } -> !ffd.state<#s>
+    %s2 = ffd.tile.distribute tail_share(%tail, %split, %splits : index, index, index) combine state init(%s1 : !ffd.state<#s>) {
+    ^bb0(%t: index, %s: !ffd.state<#s>):
+      %kv = ffd.tile.load_tail %tk, %tv[%row, %t] of %tail : (memref<?x?x?x80xf16>, memref<?x?x?x64xf16>) -> !ffd.tail<#s>
+      %f = ffd.tile.dot %qq, %kv : (!ffd.query<#s>, !ffd.tail<#s>) -> !ffd.logits<#s>
+      %s_ = ffd.tile.accumulate %s, %f, %kv : (!ffd.state<#s>, !ffd.logits<#s>, !ffd.tail<#s>) -> !ffd.state<#s>
+      ffd.tile.yield %s_ : !ffd.state<#s>
+    } -> !ffd.state<#s>
+    ffd.tile.finish %s2 into %o, %l[%row] piece(%split of %splits) : (!ffd.state<#s>, memref<?x?x64xf32>, memref<?x?xf32>) -> ()
+  }
+  return
+}
+
+// -----
+
+#s = #ffd.spec<head_dim = 128, value_dim = 128, group = 12, element = bf16, scan_bits = 4, quant_block = 128, select_block = 128>
+func.func @decode(%q: memref<?x?x128xbf16, strided<[?, ?, 1]>>, %th: memref<?x?x8448xi8>, %re: memref<?x?x16384xi8>, %va: memref<?x?x16384xbf16>, %sx: memref<?x?x128xbf16>, %tk: memref<?x?x?x128xbf16>, %tv: memref<?x?x?x128xbf16>, %pt: memref<?x?xi32>, %ln: memref<?xi32>, %lag: i32, %delta: memref<?xf32>, %sm: f32,
+   %o: memref<?x?x128xf32>, %l: memref<?x?xf32>, %kept: memref<?x?x?xi8>) {
+  %cache = ffd.cache.view thumbnails(%th) residuals(%re) values(%va) smax(%sx)
+      tails(%tk, %tv) pages(%pt) lengths(%ln) lag(%lag)
+      : memref<?x?x8448xi8>, memref<?x?x16384xi8>, memref<?x?x16384xbf16>,
+        memref<?x?x128xbf16>, memref<?x?x?x128xbf16>, memref<?x?x?x128xbf16>,
+        memref<?x?xi32>, memref<?xi32> -> !ffd.cache<#s>
+  ffd.tile.teams #s {
+  ^bb0(%row: index, %split: index, %splits: index):
+    %n, %tail = ffd.tile.extent %cache[%row] : !ffd.cache<#s>
+    %qq = ffd.tile.query %q[%row] scale(%sm) cache(%cache) : (memref<?x?x128xbf16, strided<[?, ?, 1]>>, f32, !ffd.cache<#s>) -> !ffd.query<#s>
+    %pm0 = ffd.tile.distribute candidates(%n : index) combine max {
+    ^bb0(%b: index):
+      %c = ffd.tile.load_thumbnail %cache[%row, %b] : (!ffd.cache<#s>) -> !ffd.thumbnail<#s>
+      %a = ffd.tile.scan %qq, %c : (!ffd.query<#s>, !ffd.thumbnail<#s>) -> !ffd.scores<#s>
+      ffd.tile.yield %a : !ffd.scores<#s>
+    } -> !ffd.row_max<#s>
+    %pm = ffd.tile.distribute tail(%tail : index) combine max init(%pm0 : !ffd.row_max<#s>) {
+    ^bb0(%t: index):
+      %kv = ffd.tile.load_tail %tk, %tv[%row, %t] of %tail : (memref<?x?x?x128xbf16>, memref<?x?x?x128xbf16>) -> !ffd.tail<#s>
+      %f = ffd.tile.dot ordered %qq, %kv : (!ffd.query<#s>, !ffd.tail<#s>) -> !ffd.logits<#s>
+      %a = ffd.tile.to_units %qq, %f : (!ffd.query<#s>, !ffd.logits<#s>) -> !ffd.scores<#s>
+      ffd.tile.yield %a : !ffd.scores<#s>
+    } -> !ffd.row_max<#s>
+    %thr = ffd.tile.threshold %qq, %pm, %delta[%row] : (!ffd.query<#s>, !ffd.row_max<#s>, memref<?xf32>) -> !ffd.threshold<#s>
+    %list = ffd.tile.distribute share(%n, %split, %splits : index, index, index) combine append {
+    ^bb0(%b: index):
+      %c = ffd.tile.load_thumbnail %cache[%row, %b] : (!ffd.cache<#s>) -> !ffd.thumbnail<#s>
+      %a = ffd.tile.scan %qq, %c : (!ffd.query<#s>, !ffd.thumbnail<#s>) -> !ffd.scores<#s>
+      %m = ffd.tile.reach %a, %thr : (!ffd.scores<#s>, !ffd.threshold<#s>) -> !ffd.mask<#s>
+      ffd.tile.store_kept %m, %kept[%row, %b] : (!ffd.mask<#s>, memref<?x?x?xi8>) -> ()
+      ffd.tile.yield %m : !ffd.mask<#s>
+    } -> !ffd.worklist<#s>
+    %s0 = ffd.tile.init %qq max(%pm) : (!ffd.query<#s>, !ffd.row_max<#s>) -> !ffd.state<#s>
+    %s1 = ffd.tile.distribute worklist(%list : !ffd.worklist<#s>) combine state init(%s0 : !ffd.state<#s>) {
+    ^bb0(%b: index, %m: !ffd.mask<#s>, %s: !ffd.state<#s>):
+      %c = ffd.tile.load_thumbnail %cache[%row, %b] : (!ffd.cache<#s>) -> !ffd.thumbnail<#s>
+      %r = ffd.tile.load_body %cache[%row, %b] mask(%m) : (!ffd.cache<#s>, !ffd.mask<#s>) -> !ffd.body<#s>
+      %f = ffd.tile.refine %qq, %c, %r : (!ffd.query<#s>, !ffd.thumbnail<#s>, !ffd.body<#s>) -> !ffd.logits<#s>
+      %s_ = ffd.tile.accumulate %s, %f, %r : (!ffd.state<#s>, !ffd.logits<#s>, !ffd.body<#s>) -> !ffd.state<#s>
+      ffd.tile.yield %s_ : !ffd.state<#s>
+    } -> !ffd.state<#s>
+    %s2 = ffd.tile.distribute tail_share(%tail, %split, %splits : index, index, index) combine state init(%s1 : !ffd.state<#s>) {
+    ^bb0(%t: index, %s: !ffd.state<#s>):
+      %kv = ffd.tile.load_tail %tk, %tv[%row, %t] of %tail : (memref<?x?x?x128xbf16>, memref<?x?x?x128xbf16>) -> !ffd.tail<#s>
+      %f = ffd.tile.dot %qq, %kv : (!ffd.query<#s>, !ffd.tail<#s>) -> !ffd.logits<#s>
+      %s_ = ffd.tile.accumulate %s, %f, %kv : (!ffd.state<#s>, !ffd.logits<#s>, !ffd.tail<#s>) -> !ffd.state<#s>
+      ffd.tile.yield %s_ : !ffd.state<#s>
+    } -> !ffd.state<#s>
+    ffd.tile.finish %s2 into %o, %l[%row] piece(%split of %splits) : (!ffd.state<#s>, memref<?x?x128xf32>, memref<?x?xf32>) -> ()
+  }
+  return
+}
