@@ -118,9 +118,10 @@ static void expectClose(const Result &actual, const Result &expected,
     double error = 0, norm = 0;
     for (size_t i = first; i < first + size_t(perSequence); ++i) {
       const float a = actual.out[i], e = expected.out[i];
-      ASSERT_EQ(std::isnan(a), std::isnan(e)) << "out " << i;
-      if (std::isnan(e))
+      if (!std::isfinite(e)) {
+        EXPECT_TRUE(a == e || (std::isnan(a) && std::isnan(e))) << "out " << i;
         continue;
+      }
       error += double(a - e) * (a - e);
       norm += double(e) * e;
     }
@@ -173,7 +174,7 @@ TEST_P(CpuDecodeTest, MatchesTheReference) {
     Kernel kernel(spec, GetParam(), Program::Decode);
     CaseShape shape;
     shape.spec = spec;
-    shape.lengths = {300, 0, 128, 127, 1, 1400};
+    shape.lengths = {300, 0, 128, 127, 1, 900};
     shape.pageSeed = 3;
     for (auto [delta, lag, spread] :
          {std::tuple<float, int64_t, double>{1, 0, 1},
