@@ -132,11 +132,17 @@ Find asmWith(std::string text) {
   return [=](mlir::Operation *op) { return isAsm(op, text); };
 }
 
+mlir::Value throughCasts(mlir::Value value) {
+  while (auto cast = value.getDefiningOp<mlir::LLVM::BitcastOp>())
+    value = cast.getArg();
+  return value;
+}
 /// An mma whose first two A registers differ.
 bool isMma(mlir::Operation *op) {
   auto mma = mlir::dyn_cast<mlir::NVVM::MmaOp>(op);
   return mma && mma.getOperandA().size() == 4 &&
-         mma.getOperandA()[0] != mma.getOperandA()[1];
+         throughCasts(mma.getOperandA()[0]) !=
+             throughCasts(mma.getOperandA()[1]);
 }
 void swapRegisters(mlir::Operation *op) {
   mlir::Value first = op->getOperand(0);
@@ -171,7 +177,8 @@ const Fault faults[] = {
      edit("acq_rel.gpu", "acq_rel.cta")},
     {"expected_bytes", "sm_90a", asmWith("expect_tx"),
      edit("_, [$1], ", "_, [$1], 1"), 1},
-    {"copied_bytes", "sm_90a", asmWith("cp.async.bulk"), edit("128, [$1]", "112, [$1]")},
+    {"copied_bytes", "sm_90a", asmWith("128, [$1]"),
+     edit("128, [$1]", "112, [$1]")},
     {"swapped_fragment", "sm_90a", isMma, swapRegisters, 0, 7},
     {"vote_mask", "sm_90a", isVote, narrowMask},
 };
