@@ -75,9 +75,9 @@ struct KernelPlan {
   }
   /// Where a warp's ring has room for its outputs while the warp scans: they
   /// would take a quarter of its registers.
-  bool parksOutput() const { return scanRing() && traits.refines; }
+  bool parksOutput() const { return traits.rings && traits.refines; }
   int64_t parkOffset() const {
-    return llvm::alignTo(stages * layout.thumbnailBytes(), 16);
+    return direct ? 0 : llvm::alignTo(stages * layout.thumbnailBytes(), 16);
   }
   int64_t parkBytes() const { return headTiles * valueTiles * 512; }
   /// Bytes of one warp's ring: scan stages and refinement slots share it.

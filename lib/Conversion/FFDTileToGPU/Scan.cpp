@@ -86,11 +86,9 @@ void KernelEmitter::storeKept(Value mask, Value block, Value condition) {
 
 Value KernelEmitter::emitBlockMask(Value stageAddress,
                                    ThresholdValue threshold) {
-  // Straight from global memory, nobody writes it.
-  bool constant = plan.direct;
   Value scales = loadFragment(
       b.at(b.at(stageAddress, plan.layout.codeBytes()), b.shl(tq, 4)), 64,
-      constant);
+      /*constant=*/false);
   Folded folded = foldScales(scales);
   // a_int >= thr is 2 S >= 2 L sum Q + thr: the sums start at minus half of
   // that, rounded up, and the sign of S answers.
@@ -105,13 +103,15 @@ Value KernelEmitter::emitBlockMask(Value stageAddress,
     SmallVector<Value> &chunk = chunks[n / 4];
     if (chunk.empty()) {
       Value from = b.at(codes, n / 4 * 512);
-      chunk = b.unpack(constant ? b.loadConstant(b.words(4), from, 16)
-                                : b.load(b.words(4), from, 16));
+      chunk = b.unpack(b.load(b.words(4), from, 16));
     }
     return chunk[n % 4];
   };
   Value bits = b.c32(0);
   for (int64_t tile = plan.tilesPerBlock() - 1; tile >= 0; --tile) {
+    // Keeps the codes of a block, all read at once, from filling the registers.
+    if (plan.direct)
+      GPUWarpBarrierOp::create(b);
     SmallVector<Value> words;
     for (int64_t k = 0; k < plan.codeWords; ++k)
       words.push_back(word(tile * plan.codeWords + k));

@@ -8,7 +8,9 @@
 // CHECK: scf.for
 // CHECK: scf.for
 // CHECK-NOT: ffd.gpu.ring.wait
-// CHECK: llvm.load %{{.*}} invariant {{.*}} : !llvm.ptr<1> -> vector<4xi32>
+// CHECK: llvm.load %{{.*}} : !llvm.ptr<1> -> vector<4xi32>
+// CHECK: ffd.gpu.warp_barrier
+// CHECK: ffd.gpu.scan_tile
 // CHECK: ffd.gpu.keep_mask
 
 #s = #ffd.spec<head_dim = 256, value_dim = 256, group = 4, element = f16, scan_bits = 8, quant_block = 128, select_block = 16>
