@@ -58,7 +58,7 @@ std::string Machine::describeAddress(uintptr_t address, const Block &block) {
   const RegisteredBuffer *best = nullptr;
   uintptr_t distance = near;
   for (const RegisteredBuffer &buffer : buffers) {
-    uintptr_t d = address >= buffer.end     ? address - buffer.end
+    uintptr_t d = address >= buffer.end    ? address - buffer.end
                   : address < buffer.begin ? buffer.begin - address
                                            : 0;
     if (d < distance) {
@@ -115,12 +115,12 @@ void Machine::race(Lane &lane, const Epoch &other, bool otherWrites,
                    uint32_t place) {
   uint32_t otherPlace = other.what & Epoch::kPlace;
   fail(lane, place,
-       std::string("race: ") + what + " of " +
-           (shared ? "shared" : "global") + " memory at offset " +
-           llvm::utostr(offset) + " by " + describe(lane) +
-           " is not ordered after the " + (otherWrites ? "write" : "read") +
-           " by " + describeParty(other.who - 1) + " at '" +
-           describePlace(otherPlace) + "'",
+       std::string("race: ") + what + " of " + (shared ? "shared" : "global") +
+           " memory at offset " + llvm::utostr(offset) + " by " +
+           describe(lane) + " is not ordered after the " +
+           (otherWrites ? "write" : "read") + " by " +
+           describeParty(other.who - 1) + " at '" + describePlace(otherPlace) +
+           "'",
        otherPlace);
 }
 

@@ -20,11 +20,53 @@
 using namespace ffd::emulator;
 
 namespace {
-enum Type { None, Pred, I16, I32, I64, Sign16, Sign32, Sign64, Float, Double,
-            Half, Half2, Bfloat, Bfloat2 };
-enum Code { Add, Sub, Mul, MulHi, MulWide, Mad, Fma, Min, Max, And, Or, Xor,
-            Not, Shl, Shr, Neg, Abs, Mov, Selp, Popc, Clz, Rcp, Rsqrt, Sqrt,
-            Ex2, Lg2, Tanh, Div, Rem };
+enum Type {
+  None,
+  Pred,
+  I16,
+  I32,
+  I64,
+  Sign16,
+  Sign32,
+  Sign64,
+  Float,
+  Double,
+  Half,
+  Half2,
+  Bfloat,
+  Bfloat2
+};
+enum Code {
+  Add,
+  Sub,
+  Mul,
+  MulHi,
+  MulWide,
+  Mad,
+  Fma,
+  Min,
+  Max,
+  And,
+  Or,
+  Xor,
+  Not,
+  Shl,
+  Shr,
+  Neg,
+  Abs,
+  Mov,
+  Selp,
+  Popc,
+  Clz,
+  Rcp,
+  Rsqrt,
+  Sqrt,
+  Ex2,
+  Lg2,
+  Tanh,
+  Div,
+  Rem
+};
 enum Flags { Ftz = 1, NaN = 2, Relu = 4, Sat = 8, Low = 16 };
 } // namespace
 
@@ -106,8 +148,8 @@ static float computeFloat(Code code, float a, float b, float c, int flags) {
     b = float(flush(b));
     c = float(flush(c));
   }
-  float r = code == Fma ? std::fma(a, b, c)
-                        : float(compute(code, a, b, c, flags));
+  float r =
+      code == Fma ? std::fma(a, b, c) : float(compute(code, a, b, c, flags));
   if (flags & Ftz)
     r = float(flush(r));
   if (flags & Sat)
@@ -218,9 +260,9 @@ static void arithmetic(Machine &m, Lane &lane, const Instruction &i,
     break;
   case Float:
     r = code == Mov ? uint32_t(in[0])
-                    : floatToBits(computeFloat(
-                          code, bitsToFloat(in[0]), bitsToFloat(in[1]),
-                          bitsToFloat(in[2]), i.c));
+                    : floatToBits(computeFloat(code, bitsToFloat(in[0]),
+                                               bitsToFloat(in[1]),
+                                               bitsToFloat(in[2]), i.c));
     break;
   case Double: {
     double a = bitsToDouble(in[0]), b = bitsToDouble(in[1]),
@@ -368,8 +410,8 @@ static void lop3(Machine &m, Lane &lane, const Instruction &i, uint64_t *regs) {
     in[k] = uint32_t(read(m, lane, i.operands[k + 1], regs));
   uint32_t result = 0;
   for (unsigned bit = 0; bit < 32; ++bit) {
-    unsigned index = (in[0] >> bit & 1) << 2 | (in[1] >> bit & 1) << 1 |
-                     (in[2] >> bit & 1);
+    unsigned index =
+        (in[0] >> bit & 1) << 2 | (in[1] >> bit & 1) << 1 | (in[2] >> bit & 1);
     result |= (in[3] >> index & 1) << bit;
   }
   write(i.operands[0], regs, result);
@@ -405,7 +447,8 @@ static void bfe(Machine &m, Lane &lane, const Instruction &i, uint64_t *regs) {
   write(i.operands[0], regs, result);
 }
 
-//===--- Conversions -------------------------------------------------------===//
+//===--- Conversions
+//-------------------------------------------------------===//
 
 static double toDouble(uint64_t bits, int type) {
   switch (Type(type)) {
@@ -448,9 +491,9 @@ static uint64_t saturate(double x, int type) {
   case Sign32:
     return uint32_t(int32_t(clamp(-2147483648.0, 2147483647.0)));
   case Sign64:
-    return x >= 0x1p63    ? uint64_t(INT64_MAX)
+    return x >= 0x1p63   ? uint64_t(INT64_MAX)
            : x < -0x1p63 ? uint64_t(INT64_MIN)
-                          : uint64_t(int64_t(x));
+                         : uint64_t(int64_t(x));
   default:
     return x < 0 ? 0 : x >= 0x1p64 ? ~uint64_t(0) : uint64_t(x);
   }
@@ -462,7 +505,8 @@ static void convert(Machine &m, Lane &lane, const Instruction &i,
                     uint64_t *regs) {
   auto one = [&](size_t operand, int to) -> uint64_t {
     uint64_t bits = read(m, lane, i.operands[operand], regs);
-    bool fromInt = i.b >= I16 && i.b <= Sign64, toInt = to >= I16 && to <= Sign64;
+    bool fromInt = i.b >= I16 && i.b <= Sign64,
+         toInt = to >= I16 && to <= Sign64;
     if (fromInt && toInt && !(i.c & Sat)) {
       switch (Type(i.b)) {
       case I16:
@@ -537,9 +581,11 @@ bool ffd::emulator::resolveConversion(Instruction &i) {
   i.b = typeNamed(i.parts.back());
   i.c = (i.has("ftz") ? Ftz : 0) | (i.has("relu") ? Relu : 0) |
         (i.has("sat") ? Sat : 0);
-  i.d = i.has("rni") ? 1 : i.has("rzi") ? 2 : i.has("rmi") ? 3
-        : i.has("rpi")                             ? 4
-                                                   : 0;
+  i.d = i.has("rni")   ? 1
+        : i.has("rzi") ? 2
+        : i.has("rmi") ? 3
+        : i.has("rpi") ? 4
+                       : 0;
   bool pair = i.a == Half2 || i.a == Bfloat2;
   if (!i.a || !i.b || i.has("rz") || i.has("rm") || i.has("rp") ||
       i.has("rs") || i.has("satfinite") || (pair && i.b != Float))
@@ -620,7 +666,7 @@ bool ffd::emulator::resolveArithmetic(Instruction &i) {
   int code = llvm::StringSwitch<int>(name)
                  .Case("add", Add)
                  .Case("sub", Sub)
-                 .Case("mul", i.has("hi") ? MulHi
+                 .Case("mul", i.has("hi")     ? MulHi
                               : i.has("wide") ? MulWide
                                               : Mul)
                  .Case("mad", isInt ? Mad : Fma)

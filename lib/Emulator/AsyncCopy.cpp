@@ -107,23 +107,23 @@ static void executeBulkLoad(Machine &m, Lane &lane, const Instruction &i,
   copy.block = lane.block;
   copy.target = addressOf(i.operands[0], regs);
   copy.source = addressOf(i.operands[1], regs);
-  copy.bytes = copy.sourceBytes =
-      uint32_t(read(m, lane, i.operands[2], regs));
+  copy.bytes = copy.sourceBytes = uint32_t(read(m, lane, i.operands[2], regs));
   copy.mbarrier = addressOf(i.operands[3], regs);
   copy.place = lane.place;
   checkBulk(m, lane, copy);
   if (!m.isShared(copy.target, *lane.block))
-    m.fail(lane, lane.place, "bulk copy to an address outside of shared memory");
+    m.fail(lane, lane.place,
+           "bulk copy to an address outside of shared memory");
   m.maybePreempt();
   Mbarrier &barrier = m.mbarrierAt(lane, copy.mbarrier, lane.place);
   if (m.options.checkRaces) {
     // The async proxy must see the initialised mbarrier.
     bool fenced = lane.fenced.ownTime(barrier.initParty) >= barrier.initTime;
     if (barrier.fenceTime)
-      fenced |= m.knows(lane.known, lane,
-                        lane.block->index * m.partiesPerBlock() +
-                            barrier.fenceParty,
-                        barrier.fenceTime);
+      fenced |=
+          m.knows(lane.known, lane,
+                  lane.block->index * m.partiesPerBlock() + barrier.fenceParty,
+                  barrier.fenceTime);
     if (!fenced)
       m.fail(lane, lane.place,
              "missing proxy fence: a bulk copy by " + m.describe(lane) +
@@ -147,8 +147,7 @@ static void executeBulkStore(Machine &m, Lane &lane, const Instruction &i,
   copy.block = lane.block;
   copy.target = addressOf(i.operands[0], regs);
   copy.source = addressOf(i.operands[1], regs);
-  copy.bytes = copy.sourceBytes =
-      uint32_t(read(m, lane, i.operands[2], regs));
+  copy.bytes = copy.sourceBytes = uint32_t(read(m, lane, i.operands[2], regs));
   copy.place = lane.place;
   copy.lane = &lane;
   copy.group = lane.storeGroup;

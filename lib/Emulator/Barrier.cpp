@@ -16,7 +16,8 @@
 
 using namespace ffd::emulator;
 
-//===--- Named barriers ----------------------------------------------------===//
+//===--- Named barriers
+//----------------------------------------------------===//
 
 void Machine::arriveBarrier(Lane &lane, uint32_t id, uint32_t count, bool waits,
                             int reduction, bool predicate, uint64_t *result,
@@ -46,8 +47,7 @@ void Machine::arriveBarrier(Lane &lane, uint32_t id, uint32_t count, bool waits,
   } else if (barrier.expected != count) {
     fail(lane, place,
          "barrier " + llvm::utostr(id) + " for " + llvm::utostr(count) +
-             " threads while others wait for " +
-             llvm::utostr(barrier.expected),
+             " threads while others wait for " + llvm::utostr(barrier.expected),
          barrier.place);
   }
   for (auto &waiter : barrier.waiters)
@@ -73,9 +73,8 @@ void Machine::arriveBarrier(Lane &lane, uint32_t id, uint32_t count, bool waits,
   }
   NamedBarrier complete = std::move(barrier);
   barrier = {};
-  auto times = complete.known.own
-                   ? std::make_shared<Times>(*complete.known.own)
-                   : std::make_shared<Times>();
+  auto times = complete.known.own ? std::make_shared<Times>(*complete.known.own)
+                                  : std::make_shared<Times>();
   if (times->size() < threads)
     times->resize(threads);
   for (auto &[party, time] : complete.arrivals)
@@ -94,8 +93,8 @@ void Machine::arriveBarrier(Lane &lane, uint32_t id, uint32_t count, bool waits,
   maybePreempt();
 }
 
-// bar.sync, bar.arrive, bar.red (a: index of the first operand, b: reduction + 1,
-// c: arrives only).
+// bar.sync, bar.arrive, bar.red (a: index of the first operand, b: reduction +
+// 1, c: arrives only).
 static void executeBarrier(Machine &m, Lane &lane, const Instruction &i,
                            uint64_t *regs) {
   size_t next = size_t(i.a);
@@ -120,7 +119,8 @@ static void executeBarrier(Machine &m, Lane &lane, const Instruction &i,
     write(i.operands[0], regs, result);
 }
 
-//===--- mbarriers ---------------------------------------------------------===//
+//===--- mbarriers
+//---------------------------------------------------------===//
 
 Mbarrier &Machine::mbarrierAt(Lane &lane, uintptr_t address, uint32_t place) {
   auto it = lane.block->mbarriers.find(address);

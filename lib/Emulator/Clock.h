@@ -51,8 +51,8 @@ inline TimesRef join(const TimesRef &a, const TimesRef &b) {
 struct Knowledge {
   using Foreign = std::map<uint32_t, TimesRef>;
 
-  TimesRef own;                            ///< the block's parties
-  std::shared_ptr<const Foreign> foreign;  ///< of other blocks, by block
+  TimesRef own;                           ///< the block's parties
+  std::shared_ptr<const Foreign> foreign; ///< of other blocks, by block
 
   uint32_t ownTime(uint32_t party) const {
     return own && party < own->size() ? (*own)[party] : 0;
@@ -90,8 +90,8 @@ struct Knowledge {
   }
   /// Sets the time of one party of the own block.
   void set(uint32_t party, uint32_t time) {
-    auto times = own ? std::make_shared<Times>(*own)
-                     : std::make_shared<Times>();
+    auto times =
+        own ? std::make_shared<Times>(*own) : std::make_shared<Times>();
     if (times->size() <= party)
       times->resize(party + 1);
     if ((*times)[party] < time)

@@ -6,8 +6,8 @@
 //===----------------------------------------------------------------------===//
 //
 // Works on LLVM IR, where NVVM ops are intrinsics or inline assembly, whatever
-// dialect op or intrinsic they came from, and after promotion of local variables
-// to registers, so that only real memory accesses are left to check.
+// dialect op or intrinsic they came from, and after promotion of local
+// variables to registers, so that only real memory accesses are left to check.
 //
 //===----------------------------------------------------------------------===//
 
@@ -74,8 +74,8 @@ private:
     return b.CreateConstInBoundsGEP1_32(i64, registers, slot);
   }
   FunctionCallee runtime(StringRef name, Type *result, ArrayRef<Type *> types) {
-    return module.getOrInsertFunction(
-        name, FunctionType::get(result, types, false));
+    return module.getOrInsertFunction(name,
+                                      FunctionType::get(result, types, false));
   }
 
   Module &module;
@@ -126,12 +126,13 @@ void Rewriter::promote() {
   builder.crossRegisterProxies(loops, functions, components, modules);
   ModulePassManager passes;
   passes.addPass(GlobalDCEPass());
-  passes.addPass(createModuleToFunctionPassAdaptor(
-      SROAPass(SROAOptions::ModifyCFG)));
+  passes.addPass(
+      createModuleToFunctionPassAdaptor(SROAPass(SROAOptions::ModifyCFG)));
   passes.run(module, modules);
 }
 
-//===--- Values as slots ---------------------------------------------------===//
+//===--- Values as slots
+//---------------------------------------------------===//
 
 void Rewriter::flatten(Type *type, SmallVectorImpl<Type *> &leaves) {
   if (auto *record = dyn_cast<StructType>(type)) {
@@ -153,9 +154,8 @@ void Rewriter::toSlots(IRBuilder<> &b, Value *value,
                        SmallVectorImpl<Value *> &slots) {
   Type *type = value->getType();
   if (type->isAggregateType()) {
-    unsigned n = isa<StructType>(type)
-                     ? type->getStructNumElements()
-                     : unsigned(type->getArrayNumElements());
+    unsigned n = isa<StructType>(type) ? type->getStructNumElements()
+                                       : unsigned(type->getArrayNumElements());
     for (unsigned i = 0; i < n; ++i)
       toSlots(b, b.CreateExtractValue(value, i), slots);
     return;
@@ -171,8 +171,7 @@ void Rewriter::toSlots(IRBuilder<> &b, Value *value,
     return;
   }
   unsigned bits = unsigned(type->getPrimitiveSizeInBits());
-  slots.push_back(
-      b.CreateZExt(b.CreateBitCast(value, b.getIntNTy(bits)), i64));
+  slots.push_back(b.CreateZExt(b.CreateBitCast(value, b.getIntNTy(bits)), i64));
 }
 
 Value *Rewriter::fromSlots(IRBuilder<> &b, Type *type, unsigned &slot) {
@@ -180,11 +179,12 @@ Value *Rewriter::fromSlots(IRBuilder<> &b, Type *type, unsigned &slot) {
   bool wide = vector && type->getPrimitiveSizeInBits() > 64;
   if (type->isAggregateType() || wide) {
     Value *result = PoisonValue::get(type);
-    unsigned n = wide                     ? vector->getNumElements()
-                 : isa<StructType>(type) ? type->getStructNumElements()
-                                         : unsigned(type->getArrayNumElements());
+    unsigned n = wide ? vector->getNumElements()
+                 : isa<StructType>(type)
+                     ? type->getStructNumElements()
+                     : unsigned(type->getArrayNumElements());
     for (unsigned i = 0; i < n; ++i) {
-      Type *element = wide                     ? vector->getElementType()
+      Type *element = wide                    ? vector->getElementType()
                       : isa<StructType>(type) ? type->getStructElementType(i)
                                               : type->getArrayElementType();
       Value *part = fromSlots(b, element, slot);
@@ -200,7 +200,8 @@ Value *Rewriter::fromSlots(IRBuilder<> &b, Type *type, unsigned &slot) {
   return b.CreateBitCast(b.CreateTrunc(bits, integer), type);
 }
 
-//===--- GPU operations ----------------------------------------------------===//
+//===--- GPU operations
+//----------------------------------------------------===//
 
 /// Replaces a call whose results are the op's first registers and whose
 /// arguments the following ones.
@@ -290,8 +291,8 @@ bool Rewriter::rewriteFma(CallInst &call) {
     Value *part[3];
     for (unsigned k = 0; k < 3; ++k)
       part[k] = b.CreateExtractElement(call.getArgOperand(k), i);
-    auto *scalar = cast<CallInst>(
-        b.CreateIntrinsic(Intrinsic::fma, {element}, {part[0], part[1], part[2]}));
+    auto *scalar = cast<CallInst>(b.CreateIntrinsic(
+        Intrinsic::fma, {element}, {part[0], part[1], part[2]}));
     scalars.push_back(scalar);
     result = b.CreateInsertElement(result, scalar, i);
   }
@@ -359,8 +360,7 @@ bool Rewriter::rewriteCall(CallInst &call) {
       function->setDoesNotAccessMemory();
       function->setDoesNotThrow();
       function->setWillReturn();
-      call.replaceAllUsesWith(
-          b.CreateCall(sreg, {b.getInt32(unsigned(i))}));
+      call.replaceAllUsesWith(b.CreateCall(sreg, {b.getInt32(unsigned(i))}));
       call.eraseFromParent();
       return true;
     }
@@ -382,7 +382,8 @@ bool Rewriter::rewriteCall(CallInst &call) {
   return gpuOp(call, std::move(op));
 }
 
-//===--- Memory ------------------------------------------------------------===//
+//===--- Memory
+//------------------------------------------------------------===//
 
 void Rewriter::check(Instruction &at, Value *address, Value *bytes,
                      uint64_t alignment, int flags, bool atomic, int order) {
@@ -391,8 +392,8 @@ void Rewriter::check(Instruction &at, Value *address, Value *bytes,
   IRBuilder<> b(&at);
   if (address->getType() != ptr)
     address = b.CreateAddrSpaceCast(address, ptr);
-  uint32_t what = uint32_t(flags) | Log2_64(alignment) << 8 |
-                  uint32_t(order) << 16;
+  uint32_t what =
+      uint32_t(flags) | Log2_64(alignment) << 8 | uint32_t(order) << 16;
   b.CreateCall(runtime(atomic ? "ffd_emulator_atomic" : "ffd_emulator_access",
                        b.getVoidTy(), {ptr, i64, i32, i32}),
                {address, b.CreateZExt(bytes, i64), b.getInt32(what),
@@ -407,8 +408,8 @@ static int orderOf(AtomicOrdering ordering) {
 static int scopeOf(LLVMContext &context, SyncScope::ID scope) {
   SmallVector<StringRef> names;
   context.getSyncScopeNames(names);
-  return scope < names.size() && (names[scope] == "block" ||
-                                  names[scope] == "singlethread")
+  return scope < names.size() &&
+                 (names[scope] == "block" || names[scope] == "singlethread")
              ? int(Machine::BlockScope)
              : 0;
 }
@@ -421,20 +422,18 @@ void Rewriter::rewriteAccess(Instruction &i) {
   if (auto *load = dyn_cast<LoadInst>(&i)) {
     int flags = Machine::Read;
     if (load->isAtomic())
-      flags |= Machine::AtomicAccess |
-               scopeOf(context, load->getSyncScopeID());
+      flags |= Machine::AtomicAccess | scopeOf(context, load->getSyncScopeID());
     check(i, load->getPointerOperand(), bytes(load->getType()),
           load->getAlign().value(), flags, load->isAtomic(),
           orderOf(load->getOrdering()));
   } else if (auto *store = dyn_cast<StoreInst>(&i)) {
     int flags = Machine::Write;
     if (store->isAtomic())
-      flags |= Machine::AtomicAccess |
-               scopeOf(context, store->getSyncScopeID());
+      flags |=
+          Machine::AtomicAccess | scopeOf(context, store->getSyncScopeID());
     check(i, store->getPointerOperand(),
-          bytes(store->getValueOperand()->getType()),
-          store->getAlign().value(), flags, store->isAtomic(),
-          orderOf(store->getOrdering()));
+          bytes(store->getValueOperand()->getType()), store->getAlign().value(),
+          flags, store->isAtomic(), orderOf(store->getOrdering()));
   } else if (auto *rmw = dyn_cast<AtomicRMWInst>(&i)) {
     // LLVM's NVPTX backend drops the order and scope of atomicrmw: the
     // instruction is relaxed at GPU scope, whatever the IR says.
@@ -501,8 +500,7 @@ bool Rewriter::placeShared() {
       Value *&address = perFunction[function];
       if (!address) {
         IRBuilder<> b(&*function->getEntryBlock().getFirstInsertionPt());
-        FunctionCallee shared =
-            runtime("ffd_emulator_shared", ptr, {i64});
+        FunctionCallee shared = runtime("ffd_emulator_shared", ptr, {i64});
         auto *callee = cast<Function>(shared.getCallee());
         callee->setDoesNotAccessMemory();
         callee->setDoesNotThrow();
@@ -518,7 +516,8 @@ bool Rewriter::placeShared() {
   return true;
 }
 
-//===--- Functions ---------------------------------------------------------===//
+//===--- Functions
+//---------------------------------------------------------===//
 
 bool Rewriter::rewrite(Function &function) {
   SmallVector<Instruction *> work;
@@ -566,8 +565,8 @@ void Rewriter::addEntry(Function &kernel) {
       arguments.push_back(
           b.CreatePointerBitCastOrAddrSpaceCast(place, argument.getType()));
     else
-      arguments.push_back(b.CreateAlignedLoad(argument.getType(), place,
-                                              Align(1)));
+      arguments.push_back(
+          b.CreateAlignedLoad(argument.getType(), place, Align(1)));
   }
   b.CreateCall(&kernel, arguments);
   b.CreateRetVoid();
@@ -580,10 +579,9 @@ bool Rewriter::run(StringRef kernelName) {
   const DataLayout &layout = module.getDataLayout();
   for (Argument &argument : kernel->args()) {
     Type *byValue = argument.getParamByValType();
-    host.parameters.push_back(
-        {uint64_t(layout.getTypeStoreSize(byValue ? byValue
-                                                  : argument.getType())),
-         byValue != nullptr});
+    host.parameters.push_back({uint64_t(layout.getTypeStoreSize(
+                                   byValue ? byValue : argument.getType())),
+                               byValue != nullptr});
   }
   for (Function &function : module)
     if (!function.isIntrinsic())

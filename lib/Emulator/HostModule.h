@@ -54,9 +54,9 @@ enum AccessOrder { OrderRelaxed = 0, OrderAcquire = 1, OrderRelease = 2 };
 
 /// Special registers that do not change while a lane runs.
 inline constexpr llvm::StringLiteral kConstantRegisters[] = {
-    "tid.x",   "tid.y",   "tid.z",   "ntid.x",   "ntid.y",   "ntid.z",
-    "ctaid.x", "ctaid.y", "ctaid.z", "nctaid.x", "nctaid.y", "nctaid.z",
-    "laneid",  "warpid",  "warpsize"};
+    "tid.x",    "tid.y",    "tid.z",   "ntid.x",  "ntid.y",
+    "ntid.z",   "ctaid.x",  "ctaid.y", "ctaid.z", "nctaid.x",
+    "nctaid.y", "nctaid.z", "laneid",  "warpid",  "warpsize"};
 
 } // namespace ffd::emulator
 

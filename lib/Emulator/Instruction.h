@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Every GPU operation of a kernel, be it an intrinsic or inline assembly, becomes
-// a short program of PTX instructions over 64-bit registers that one lane
-// interprets. What an instruction does is found once, by its name.
+// Every GPU operation of a kernel, be it an intrinsic or inline assembly,
+// becomes a short program of PTX instructions over 64-bit registers that one
+// lane interprets. What an instruction does is found once, by its name.
 //
 //===----------------------------------------------------------------------===//
 #ifndef FFD_LIB_EMULATOR_INSTRUCTION_H
@@ -33,10 +33,10 @@ struct Operand {
   enum Kind : uint8_t { Sink, Register, Immediate, Memory, Vector, Special };
   Kind kind = Sink;
   bool negated = false;
-  int reg = -1;                    ///< Register, base of Memory
-  int64_t imm = 0;                 ///< Immediate, offset of Memory
-  std::string name;                ///< Special
-  std::vector<Operand> parts;          ///< Vector; Memory with coordinates
+  int reg = -1;               ///< Register, base of Memory
+  int64_t imm = 0;            ///< Immediate, offset of Memory
+  std::string name;           ///< Special
+  std::vector<Operand> parts; ///< Vector; Memory with coordinates
 
   static Operand ofRegister(int reg) {
     Operand result;
@@ -53,7 +53,8 @@ struct Operand {
 };
 
 /// Executes an instruction for one lane.
-using Execute = void (*)(Machine &, Lane &, const Instruction &, uint64_t *regs);
+using Execute = void (*)(Machine &, Lane &, const Instruction &,
+                         uint64_t *regs);
 /// Executes an instruction for the lanes of `mask`, all of which wait at it.
 using Collective = void (*)(Machine &, Warp &, const Instruction &,
                             uint64_t *const *regs, uint32_t mask);

@@ -52,9 +52,8 @@ static bool mmaOf(StringRef name, unsigned results, unsigned operands,
   // mma, shape, row, col, {satfinite}, types
   if (parts.size() < 5)
     return false;
-  std::string head = ("mma.sync.aligned." + parts[1] + "." + parts[2] + "." +
-                      parts[3])
-                         .str();
+  std::string head =
+      ("mma.sync.aligned." + parts[1] + "." + parts[2] + "." + parts[3]).str();
   auto types = llvm::ArrayRef(parts).drop_front(4);
   if (types.front() == "satfinite") {
     head += ".satfinite";
@@ -149,7 +148,10 @@ static bool warpOf(StringRef name, unsigned results, unsigned r,
     return true;
   }
   if (name.starts_with("ldmatrix.sync.aligned.m8n8.x")) {
-    ptx = Text(name.substr(0, name.find(".p"))).vector(0, results).address(r).str();
+    ptx = Text(name.substr(0, name.find(".p")))
+              .vector(0, results)
+              .address(r)
+              .str();
     return true;
   }
   return false;
@@ -159,10 +161,10 @@ static bool barrierOf(StringRef name, unsigned results, unsigned operands,
                       std::string &ptx) {
   unsigned r = results;
   if (name.consume_front("barrier.cta.")) {
-    std::string head = name.starts_with("sync")     ? "bar.sync"
-                       : name.starts_with("arrive") ? "bar.arrive"
-                       : name.starts_with("red.and") ? "bar.red.and.pred"
-                       : name.starts_with("red.or")  ? "bar.red.or.pred"
+    std::string head = name.starts_with("sync")       ? "bar.sync"
+                       : name.starts_with("arrive")   ? "bar.arrive"
+                       : name.starts_with("red.and")  ? "bar.red.and.pred"
+                       : name.starts_with("red.or")   ? "bar.red.or.pred"
                        : name.starts_with("red.popc") ? "bar.red.popc.u32"
                                                       : "";
     if (head.empty())
@@ -243,17 +245,16 @@ static bool copyOf(StringRef name, unsigned operands, std::string &ptx) {
     ptx = text.str();
     return true;
   }
-  StringRef plain = llvm::StringSwitch<StringRef>(name)
-                        .Case("cp.async.commit.group", "cp.async.commit_group")
-                        .Case("cp.async.wait.group", "cp.async.wait_group")
-                        .Case("cp.async.wait.all", "cp.async.wait_all")
-                        .Case("cp.async.bulk.commit.group",
-                              "cp.async.bulk.commit_group")
-                        .Case("cp.async.bulk.wait.group",
-                              "cp.async.bulk.wait_group")
-                        .Case("cp.async.bulk.wait.group.read",
-                              "cp.async.bulk.wait_group.read")
-                        .Default("");
+  StringRef plain =
+      llvm::StringSwitch<StringRef>(name)
+          .Case("cp.async.commit.group", "cp.async.commit_group")
+          .Case("cp.async.wait.group", "cp.async.wait_group")
+          .Case("cp.async.wait.all", "cp.async.wait_all")
+          .Case("cp.async.bulk.commit.group", "cp.async.bulk.commit_group")
+          .Case("cp.async.bulk.wait.group", "cp.async.bulk.wait_group")
+          .Case("cp.async.bulk.wait.group.read",
+                "cp.async.bulk.wait_group.read")
+          .Default("");
   if (plain.empty())
     return false;
   Text text(plain);
@@ -263,7 +264,8 @@ static bool copyOf(StringRef name, unsigned operands, std::string &ptx) {
   return true;
 }
 
-/// Plain instructions: the name of the intrinsic, nearly, and operands in order.
+/// Plain instructions: the name of the intrinsic, nearly, and operands in
+/// order.
 static bool plainOf(StringRef name, unsigned results, unsigned operands,
                     std::string &ptx) {
   std::string head;
@@ -359,6 +361,5 @@ bool ffd::emulator::ptxOfIntrinsic(StringRef name, unsigned results,
   }
   return warpOf(name, results, results, ptx) ||
          barrierOf(name, results, operands, ptx) ||
-         copyOf(name, operands, ptx) ||
-         plainOf(name, results, operands, ptx);
+         copyOf(name, operands, ptx) || plainOf(name, results, operands, ptx);
 }

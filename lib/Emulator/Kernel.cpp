@@ -49,13 +49,15 @@ CompiledKernel::CompiledKernel(std::unique_ptr<Impl> impl)
     : impl(std::move(impl)) {}
 CompiledKernel::~CompiledKernel() = default;
 
-//===--- To LLVM IR --------------------------------------------------------===//
+//===--- To LLVM IR
+//--------------------------------------------------------===//
 
 /// A module of its own with everything beside the kernel, whose locations are
 /// lines that number its operations.
-static mlir::OwningOpRef<mlir::ModuleOp>
-numberedClone(mlir::ModuleOp module, llvm::StringRef kernel, KernelCode &code,
-              Report &report) {
+static mlir::OwningOpRef<mlir::ModuleOp> numberedClone(mlir::ModuleOp module,
+                                                       llvm::StringRef kernel,
+                                                       KernelCode &code,
+                                                       Report &report) {
   mlir::Operation *function = nullptr;
   module.walk([&](mlir::LLVM::LLVMFuncOp op) {
     if (op.getSymName() == kernel && !op.isExternal())
@@ -116,7 +118,8 @@ toLLVMIR(mlir::ModuleOp clone, llvm::LLVMContext &context, Report &report) {
   return result;
 }
 
-//===--- To host code ------------------------------------------------------===//
+//===--- To host code
+//------------------------------------------------------===//
 
 static void optimise(llvm::Module &module, llvm::TargetMachine &machine,
                      unsigned level) {
@@ -139,7 +142,8 @@ static void optimise(llvm::Module &module, llvm::TargetMachine &machine,
   passes.run(module, modules);
 }
 
-static llvm::Error compile(CompiledKernel *, std::unique_ptr<llvm::Module> module,
+static llvm::Error compile(CompiledKernel *,
+                           std::unique_ptr<llvm::Module> module,
                            std::unique_ptr<llvm::LLVMContext> context,
                            llvm::orc::JITTargetMachineBuilder target,
                            std::unique_ptr<llvm::orc::LLJIT> &jit) {
@@ -167,9 +171,10 @@ static llvm::Error compile(CompiledKernel *, std::unique_ptr<llvm::Module> modul
       llvm::orc::ThreadSafeModule(std::move(module), std::move(context)));
 }
 
-std::unique_ptr<CompiledKernel>
-CompiledKernel::create(mlir::ModuleOp module, llvm::StringRef kernel,
-                       const Options &options, Report &report) {
+std::unique_ptr<CompiledKernel> CompiledKernel::create(mlir::ModuleOp module,
+                                                       llvm::StringRef kernel,
+                                                       const Options &options,
+                                                       Report &report) {
   static std::once_flag once;
   std::call_once(once, [] {
     llvm::InitializeNativeTarget();
@@ -188,8 +193,8 @@ CompiledKernel::create(mlir::ModuleOp module, llvm::StringRef kernel,
     return nullptr;
 
   auto fail = [&](llvm::Error error) {
-    report.message = "cannot compile for the host: " +
-                     llvm::toString(std::move(error));
+    report.message =
+        "cannot compile for the host: " + llvm::toString(std::move(error));
     return nullptr;
   };
   auto target = llvm::orc::JITTargetMachineBuilder::detectHost();
@@ -237,7 +242,8 @@ CompiledKernel::create(mlir::ModuleOp module, llvm::StringRef kernel,
   return std::unique_ptr<CompiledKernel>(new CompiledKernel(std::move(impl)));
 }
 
-//===--- Launch ------------------------------------------------------------===//
+//===--- Launch
+//------------------------------------------------------------===//
 
 Report CompiledKernel::launch(const LaunchConfig &config,
                               llvm::ArrayRef<Argument> arguments,
@@ -297,7 +303,8 @@ Report ffd::emulator::emulateKernel(mlir::ModuleOp module,
   return compiled->launch(config, arguments, buffers, options);
 }
 
-//===--- Reports and memory ------------------------------------------------===//
+//===--- Reports and memory
+//------------------------------------------------===//
 
 std::string Report::str() const {
   if (ok)
@@ -319,8 +326,8 @@ DeviceMemory::DeviceMemory(size_t bytes, uint8_t fill) : bytes(bytes) {
   constexpr size_t align = 256; // as device allocations have
   size_t all = 2 * kGuardBytes + bytes + align;
   storage = std::make_unique<uint8_t[]>(all);
-  skew = (align - reinterpret_cast<uintptr_t>(storage.get() + kGuardBytes) %
-                      align) %
+  skew = (align -
+          reinterpret_cast<uintptr_t>(storage.get() + kGuardBytes) % align) %
          align;
   std::memset(storage.get(), 0xFF, all);
   std::memset(data(), fill, bytes);

@@ -70,7 +70,8 @@ Machine::~Machine() {
     munmap(arena, arenaBytes);
 }
 
-//===--- Errors ------------------------------------------------------------===//
+//===--- Errors
+//------------------------------------------------------------===//
 
 std::string Machine::describe(const Lane &lane) const {
   return describeParty(who(lane));
@@ -160,8 +161,8 @@ void Machine::deadlock() {
         continue;
       Lane &here = *barrier.waiters.front().lane;
       std::string message =
-          "barrier " + llvm::utostr(id) + " never completes: " +
-          llvm::utostr(barrier.arrived) + " of " +
+          "barrier " + llvm::utostr(id) +
+          " never completes: " + llvm::utostr(barrier.arrived) + " of " +
           llvm::utostr(barrier.expected) + " threads arrived";
       uint32_t otherPlace = kNoPlace;
       for (Lane &lane : block->lanes) {
@@ -193,7 +194,8 @@ void Machine::deadlock() {
   setFailure(nullptr, kNoPlace, "nothing can run", kNoPlace);
 }
 
-//===--- Lanes and blocks --------------------------------------------------===//
+//===--- Lanes and blocks
+//--------------------------------------------------===//
 
 void Machine::laneMain(void *argument) {
   Lane &lane = *static_cast<Lane *>(argument);
@@ -289,7 +291,8 @@ void Machine::dropRunnable(Warp &warp) {
   warp.queuePosition = -1;
 }
 
-//===--- Scheduling --------------------------------------------------------===//
+//===--- Scheduling
+//--------------------------------------------------------===//
 
 void Machine::yield() {
   preempted = true;
@@ -318,7 +321,8 @@ Report Machine::run(void **kernelParameters) {
     report.message = "the launch's grid or block is empty or too large";
     return report;
   }
-  size_t slots = std::min<uint64_t>(std::max(1u, options.residentBlocks), count);
+  size_t slots =
+      std::min<uint64_t>(std::max(1u, options.residentBlocks), count);
   arenaBytes = kSharedGuard + slots * slotBytes;
   arena = mapLow(arenaBytes);
   stacks = std::make_unique<StackPool>(slots * threads, kStackBytes);
@@ -373,7 +377,8 @@ Report Machine::run(void **kernelParameters) {
   return report;
 }
 
-//===--- GPU operations ----------------------------------------------------===//
+//===--- GPU operations
+//----------------------------------------------------===//
 
 void Machine::execute(uint32_t index, uint64_t *regs) {
   const GpuOp &op = code.ops[index];
@@ -393,9 +398,8 @@ void Machine::execute(uint32_t index, uint64_t *regs) {
     } else if (instruction.collective) {
       uint32_t mask = ~0u;
       if (instruction.maskOperand >= 0)
-        mask = uint32_t(read(*this, lane,
-                             instruction.operands[instruction.maskOperand],
-                             regs));
+        mask = uint32_t(read(
+            *this, lane, instruction.operands[instruction.maskOperand], regs));
       rendezvous(lane, instruction, regs, mask);
     } else {
       instruction.execute(*this, lane, instruction, regs);
@@ -423,8 +427,8 @@ void Machine::rendezvous(Lane &lane, const Instruction &instruction,
       mine = &r;
     else if (r.mask & bit)
       fail(lane, place,
-           "divergent collective '" + instruction.text + "': " +
-               describe(lane) + " is here while lanes 0x" +
+           "divergent collective '" + instruction.text +
+               "': " + describe(lane) + " is here while lanes 0x" +
                llvm::utohexstr(r.arrived) + " of mask 0x" +
                llvm::utohexstr(r.mask) + " wait for it at '" +
                describePlace(r.place) + "'",

@@ -1,4 +1,5 @@
-//===- MatrixInstructions.cpp - Tensor cores and their loads --- -*- C++ -*-===//
+//===- MatrixInstructions.cpp - Tensor cores and their loads --- -*- C++
+//-*-===//
 //
 // Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -23,8 +24,8 @@ enum Element { U8, S8, F16, BF16, TF32 };
 
 static uint64_t part(Machine &m, Warp &w, const Operand &operand, size_t k,
                      uint64_t *const *regs, unsigned lane) {
-  const Operand &word = operand.kind == Operand::Vector ? operand.parts[k]
-                                                        : operand;
+  const Operand &word =
+      operand.kind == Operand::Vector ? operand.parts[k] : operand;
   return read(m, *w.lanes[lane], word, regs[lane]);
 }
 static void setPart(const Operand &operand, size_t k, uint64_t *regs,

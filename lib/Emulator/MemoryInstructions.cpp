@@ -1,4 +1,5 @@
-//===- MemoryInstructions.cpp - Loads, stores, atomics and fences --- -*- C++ -*-===//
+//===- MemoryInstructions.cpp - Loads, stores, atomics and fences --- -*- C++
+//-*-===//
 //
 // Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -87,7 +88,18 @@ static void store(Machine &m, Lane &lane, const Instruction &i,
 }
 
 namespace {
-enum Update { Exchange, CompareExchange, Add, Min, Max, And, Or, Xor, Inc, Dec };
+enum Update {
+  Exchange,
+  CompareExchange,
+  Add,
+  Min,
+  Max,
+  And,
+  Or,
+  Xor,
+  Inc,
+  Dec
+};
 } // namespace
 
 static uint64_t update(const Instruction &i, uint64_t old, uint64_t b,
@@ -185,8 +197,8 @@ static void trap(Machine &m, Lane &lane, const Instruction &i, uint64_t *) {
 bool ffd::emulator::resolveMemory(Instruction &i) {
   llvm::StringRef name = i.part(0);
   size_t n = i.operands.size();
-  if (name == "membar" || (name == "fence" && !i.has("proxy") &&
-                           !i.has("mbarrier_init"))) {
+  if (name == "membar" ||
+      (name == "fence" && !i.has("proxy") && !i.has("mbarrier_init"))) {
     i.execute = fence;
     return true;
   }

@@ -186,8 +186,8 @@ bool Parser::address(Operand &result) {
     return fail("cannot parse an address");
   if (eat('+')) {
     Operand offset;
-    if (!operand(offset) || (offset.kind != Operand::Immediate &&
-                             offset.kind != Operand::Register))
+    if (!operand(offset) ||
+        (offset.kind != Operand::Immediate && offset.kind != Operand::Register))
       return fail("cannot parse an address");
     if (offset.kind == Operand::Immediate)
       result.imm += offset.imm;

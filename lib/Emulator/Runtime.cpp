@@ -68,17 +68,15 @@ static void trap(uint32_t place) {
   m.fail(m.lane(), place, "a trap was reached");
 }
 
-// Conversions that the host may lack. A 16-bit float is returned in the low half
-// of the register that a float is returned in.
+// Conversions that the host may lack. A 16-bit float is returned in the low
+// half of the register that a float is returned in.
 static float toHalf(float x) { return bitsToFloat(floatToHalf(x)); }
 static float toHalfFromDouble(double x) { return bitsToFloat(doubleToHalf(x)); }
 static float toBfloat(float x) { return bitsToFloat(floatToBfloat(x)); }
 static float toBfloatFromDouble(double x) {
   return bitsToFloat(doubleToBfloat(x));
 }
-static float fromHalf(float x) {
-  return halfToFloat(uint16_t(floatToBits(x)));
-}
+static float fromHalf(float x) { return halfToFloat(uint16_t(floatToBits(x))); }
 
 std::vector<std::pair<const char *, void *>> ffd::emulator::runtimeSymbols() {
   auto address = [](auto *function) {

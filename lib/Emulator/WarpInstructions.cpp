@@ -19,7 +19,8 @@
 
 using namespace ffd::emulator;
 
-template <typename F> static void forLanes(uint32_t mask, F f) {
+template <typename F>
+static void forLanes(uint32_t mask, F f) {
   for (; mask; mask &= mask - 1)
     f(unsigned(llvm::countr_zero(mask)));
 }
@@ -35,7 +36,8 @@ static void shuffle(Machine &m, Warp &w, const Instruction &i,
   uint64_t values[32] = {}, results[32];
   bool valid[32];
   size_t first = i.b ? 2 : 1;
-  forLanes(mask, [&](unsigned l) { values[l] = input(m, w, i, first, regs, l); });
+  forLanes(mask,
+           [&](unsigned l) { values[l] = input(m, w, i, first, regs, l); });
   forLanes(mask, [&](unsigned l) {
     uint32_t b = uint32_t(input(m, w, i, first + 1, regs, l)) & 31;
     uint32_t c = uint32_t(input(m, w, i, first + 2, regs, l));
@@ -111,8 +113,9 @@ static void match(Machine &m, Warp &w, const Instruction &i,
   });
   forLanes(mask, [&](unsigned l) {
     uint32_t same = 0;
-    forLanes(mask,
-             [&](unsigned k) { same |= uint32_t(values[k] == values[l]) << k; });
+    forLanes(mask, [&](unsigned k) {
+      same |= uint32_t(values[k] == values[l]) << k;
+    });
     if (i.a && same != mask)
       same = 0;
     write(i.operands[0], regs[l], same);

@@ -26,7 +26,14 @@ using namespace ffd;
 namespace {
 
 /// What is special about the input.
-enum class Content { Plain, ZeroQuery, NaNQuery, InfiniteQuery, NaNKey, ZeroKeys };
+enum class Content {
+  Plain,
+  ZeroQuery,
+  NaNQuery,
+  InfiniteQuery,
+  NaNKey,
+  ZeroKeys
+};
 
 /// One kernel and what it gets.
 struct Case {
@@ -169,8 +176,8 @@ TEST_P(DecodeEmulation, MatchesReference) {
 
 class LongRows : public testing::TestWithParam<const char *> {};
 
-/// Rows that go through every ring and queue more than once, and results that do
-/// not depend on the schedule: the same bits for every seed.
+/// Rows that go through every ring and queue more than once, and results that
+/// do not depend on the schedule: the same bits for every seed.
 TEST_P(LongRows, MatchAndDoNotDependOnTheSchedule) {
   CaseShape shape;
   shape.spec = makeSpec(64, 64, 4);

@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Takes the generated decode kernel, removes or changes one operation at a time,
-// and expects the emulator, or the comparison with the reference, to notice:
-// what the emulator is for.
+// Takes the generated decode kernel, removes or changes one operation at a
+// time, and expects the emulator, or the comparison with the reference, to
+// notice: what the emulator is for.
 //
 //===----------------------------------------------------------------------===//
 
@@ -156,9 +156,9 @@ bool isVote(mlir::Operation *op) {
 /// Lane 31 votes although the mask says it does not.
 void narrowMask(mlir::Operation *op) {
   mlir::OpBuilder b(op);
-  op->setOperand(0, mlir::LLVM::ConstantOp::create(
-                        b, op->getLoc(), b.getI32Type(),
-                        b.getI32IntegerAttr(0x7FFFFFFF)));
+  op->setOperand(
+      0, mlir::LLVM::ConstantOp::create(b, op->getLoc(), b.getI32Type(),
+                                        b.getI32IntegerAttr(0x7FFFFFFF)));
 }
 
 const Fault faults[] = {

@@ -40,13 +40,13 @@ EmulatedDecode::EmulatedDecode(const ffdSpec &spec, const std::string &arch,
   auto attribute = mlir::ffd::SpecAttr::get(
       &context, spec.head_dim, spec.value_dim, spec.group, element,
       spec.scan_bits, spec.quant_block, spec.select_block);
-  mlir::ScopedDiagnosticHandler handler(
-      &context, [&](mlir::Diagnostic &diagnostic) {
-        error += diagnostic.str() + "\n";
-        return mlir::success();
-      });
-  nvvm = mlir::ffd::buildProgram(&context, mlir::ffd::Program::Decode,
-                                 attribute);
+  mlir::ScopedDiagnosticHandler handler(&context,
+                                        [&](mlir::Diagnostic &diagnostic) {
+                                          error += diagnostic.str() + "\n";
+                                          return mlir::success();
+                                        });
+  nvvm =
+      mlir::ffd::buildProgram(&context, mlir::ffd::Program::Decode, attribute);
   if (!nvvm) {
     error += "no program";
     return;
@@ -60,8 +60,8 @@ EmulatedDecode::EmulatedDecode(const ffdSpec &spec, const std::string &arch,
     return;
   }
   // Reports name lines of the kernel's text, which this writes.
-  std::string file = testing::TempDir() + "ffd-" + specName(spec) + "-" + arch +
-                     ".mlir";
+  std::string file =
+      testing::TempDir() + "ffd-" + specName(spec) + "-" + arch + ".mlir";
   if (mlir::failed(mlir::generateLocationsFromIR(file, *nvvm, {})))
     error += "cannot write " + file;
   if (mutate)
@@ -160,21 +160,20 @@ testing::AssertionResult ffd::matchesReference(RandomCase &c) {
       const uint8_t *kept = c.kept.data() + r * c.args.kept_stride;
       for (size_t j = 0; j < row.kept.size(); ++j)
         if (bool(kept[j]) != bool(row.kept[j]))
-          return failure(s, head) << "selection block " << j << " of "
-                                  << row.kept.size() << " is "
-                                  << (kept[j] ? "kept" : "skipped");
+          return failure(s, head)
+                 << "selection block " << j << " of " << row.kept.size()
+                 << " is " << (kept[j] ? "kept" : "skipped");
       for (int64_t g = 0; g < spec.group; ++g) {
         const int64_t h = s * c.queryHeads() + head * spec.group + g;
         // The bar on a score, of the 11-bit rounding that b = 2 allows.
         double bar = 0;
         if (spec.scan_bits == 2) {
           for (int64_t ch = 0; ch < spec.head_dim; ++ch)
-            bar += std::fabs(elementToF32(spec.element,
-                                          c.q.as<uint16_t>()[h * spec.head_dim +
-                                                             ch])) *
-                   std::ldexp(double(elementToF32(FFD_F16,
-                                                  row.smax[size_t(ch)])),
-                              row.exponent);
+            bar +=
+                std::fabs(elementToF32(
+                    spec.element, c.q.as<uint16_t>()[h * spec.head_dim + ch])) *
+                std::ldexp(double(elementToF32(FFD_F16, row.smax[size_t(ch)])),
+                           row.exponent);
           bar *= double(c.args.sm_scale) * 0x1p-10;
         }
         slack = std::fmax(slack, bar / 32);
@@ -184,9 +183,9 @@ testing::AssertionResult ffd::matchesReference(RandomCase &c) {
         if (std::isnan(lse) != std::isnan(got) ||
             (std::isinf(lse) ? double(got) != lse
                              : std::fabs(got - lse) > limit))
-          return failure(s, head) << "head " << g << ": lse is " << got
-                                  << ", expected " << lse << " within "
-                                  << limit;
+          return failure(s, head)
+                 << "head " << g << ": lse is " << got << ", expected " << lse
+                 << " within " << limit;
         for (int64_t i = 0; i < spec.value_dim; ++i) {
           const double o = row.out[size_t(g * spec.value_dim + i)];
           const float x = c.out.as<float>()[h * spec.value_dim + i];

@@ -147,11 +147,11 @@ TEST(EmulatorMatrix, IntegerMma) {
         w[6 + i] = uint32_t(c[r][n]);
       }
     }
-    auto result = runWords(4, 10,
-                           std::string("mma.sync.aligned.m16n8k32.row.col.s32.") +
-                               (unsignedA ? "u8" : "s8") + ".s8.s32 " +
-                               mmaOperands,
-                           words);
+    auto result =
+        runWords(4, 10,
+                 std::string("mma.sync.aligned.m16n8k32.row.col.s32.") +
+                     (unsignedA ? "u8" : "s8") + ".s8.s32 " + mmaOperands,
+                 words);
     for (int l = 0; l < 32; ++l)
       for (int i = 0; i < 4; ++i) {
         auto [r, n] = placeC(l, i);
@@ -171,8 +171,9 @@ TEST(EmulatorMatrix, FloatMma) {
     // Subnormal f16 take part exactly, as 8-bit integers do in this project.
     for (auto &row : a)
       for (uint16_t &x : row)
-        x = element == FFD_F16 ? uint16_t(random() % 1024)
-                               : ffd::f32ToElement(element, float(random() % 99));
+        x = element == FFD_F16
+                ? uint16_t(random() % 1024)
+                : ffd::f32ToElement(element, float(random() % 99));
     std::normal_distribution<float> normal;
     for (auto &row : b)
       for (uint16_t &x : row)
@@ -218,10 +219,10 @@ TEST(EmulatorMatrix, FloatMma) {
 TEST(EmulatorMatrix, Movmatrix) {
   std::vector<uint32_t> words(32);
   for (unsigned l = 0; l < 32; ++l) // element (row, column) is 8 row + column
-    words[l] = (8 * (l / 4) + 2 * (l % 4)) |
-               (8 * (l / 4) + 2 * (l % 4) + 1) << 16;
-  auto result = runWords(
-      1, 1, "movmatrix.sync.aligned.m8n8.trans.b16 $0, $1;", words);
+    words[l] = (8 * (l / 4) + 2 * (l % 4)) | (8 * (l / 4) + 2 * (l % 4) + 1)
+                                                 << 16;
+  auto result =
+      runWords(1, 1, "movmatrix.sync.aligned.m8n8.trans.b16 $0, $1;", words);
   for (unsigned l = 0; l < 32; ++l)
     EXPECT_EQ(result[l], (8 * (2 * (l % 4)) + l / 4) |
                              (8 * (2 * (l % 4) + 1) + l / 4) << 16);
@@ -294,9 +295,9 @@ uint16_t nearestHalf(__int128 x) {
   // finite one not above.
   auto valueOf = [](uint32_t bits) {
     uint32_t exponent = bits >> 10, mantissa = bits & 1023;
-    return exponent ? (unsigned __int128)(1024 + mantissa)
-                          << (24 + exponent - 1)
-                    : (unsigned __int128)mantissa << 24;
+    return exponent
+               ? (unsigned __int128)(1024 + mantissa) << (24 + exponent - 1)
+               : (unsigned __int128)mantissa << 24;
   };
   uint32_t low = 0, high = 0x7C00; // the value of 0x7C00 counts as 65536
   while (high - low > 1) {
@@ -336,7 +337,8 @@ TEST(EmulatorFloat, HalfFmaRoundsOnce) {
     auto result = runWords(1, 3, "fma.rn.f16x2 $0, $1, $2, $3;", w);
     for (unsigned l = 0; l < 32; ++l)
       for (unsigned part : {0u, 16u}) {
-        uint16_t a = uint16_t(w[3 * l] >> part), b = uint16_t(w[3 * l + 1] >> part),
+        uint16_t a = uint16_t(w[3 * l] >> part),
+                 b = uint16_t(w[3 * l + 1] >> part),
                  c = uint16_t(w[3 * l + 2] >> part);
         __int128 exact =
             exactHalf(a) * exactHalf(b) + exactHalf(c) * (__int128(1) << 24);
@@ -462,9 +464,9 @@ llvm.func @kernel(%args: !llvm.ptr {llvm.byval = !llvm.struct<(ptr, ptr, i32)>, 
     Options options;
     options.seed = seed;
     options.residentBlocks = 4;
-    Report report =
-        run(text, {Argument::of(args)},
-            {counter.buffer("counter"), result.buffer("order")}, config, options);
+    Report report = run(text, {Argument::of(args)},
+                        {counter.buffer("counter"), result.buffer("order")},
+                        config, options);
     EXPECT_TRUE(report.ok) << report.str();
     EXPECT_EQ(*counter.as<int32_t>(), 32);
     return std::vector<int32_t>(result.as<int32_t>(),

@@ -156,14 +156,13 @@ static bool parseArgument(llvm::StringRef text, std::vector<Argument> &args,
   if (type.empty() || !(buffer.width = widthOf(type)) ||
       count.getAsInteger(0, buffer.count))
     return false;
-  buffer.memory =
-      std::make_unique<DeviceMemory>(buffer.count * buffer.width);
+  buffer.memory = std::make_unique<DeviceMemory>(buffer.count * buffer.width);
   if (tail.consume_front("=")) {
     llvm::SmallVector<llvm::StringRef> values;
     tail.split(values, ',');
     for (size_t i = 0; i < buffer.count; ++i) {
       std::string iota = std::to_string(i);
-      llvm::StringRef value = tail == "iota" ? llvm::StringRef(iota)
+      llvm::StringRef value = tail == "iota"      ? llvm::StringRef(iota)
                               : i < values.size() ? values[i]
                                                   : values.back();
       if (!encode(value, type, buffer.memory->data() + i * buffer.width))
@@ -214,8 +213,7 @@ int main(int argc, char **argv) {
   auto now = std::chrono::steady_clock::now;
   auto start = now();
   Report report;
-  auto kernel =
-      CompiledKernel::create(*module, kernelName, options, report);
+  auto kernel = CompiledKernel::create(*module, kernelName, options, report);
   auto compiled = now();
   for (unsigned run = 0; kernel && report.ok && run < seeds; ++run) {
     std::vector<Argument> args;

@@ -6,9 +6,9 @@
 //===----------------------------------------------------------------------===//
 //
 // A SIMT emulator: executes an `llvm.func` of the LLVM and NVVM dialects, the
-// very function that becomes PTX, on the host, and checks it on the way (bounds,
-// races, divergence, missing waits and fences; docs/emulator.md). It knows
-// nothing of the rest of this project.
+// very function that becomes PTX, on the host, and checks it on the way
+// (bounds, races, divergence, missing waits and fences; docs/emulator.md). It
+// knows nothing of the rest of this project.
 //
 //===----------------------------------------------------------------------===//
 #ifndef FFD_EMULATOR_EMULATOR_H
@@ -50,7 +50,8 @@ struct Buffer {
 struct Argument {
   std::vector<uint8_t> bytes;
 
-  template <typename T> static Argument of(const T &value) {
+  template <typename T>
+  static Argument of(const T &value) {
     Argument result;
     result.bytes.resize(sizeof(T));
     std::memcpy(result.bytes.data(), &value, sizeof(T));
@@ -104,7 +105,10 @@ public:
   DeviceMemory(const void *data, size_t bytes);
   uint8_t *data() { return storage.get() + kGuardBytes + skew; }
   size_t size() const { return bytes; }
-  template <typename T> T *as() { return reinterpret_cast<T *>(data()); }
+  template <typename T>
+  T *as() {
+    return reinterpret_cast<T *>(data());
+  }
   Buffer buffer(std::string name, bool readOnly = false) {
     return {data(), bytes, readOnly, std::move(name)};
   }
