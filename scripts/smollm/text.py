@@ -24,8 +24,8 @@ def king_james(first: str = "gen1:1", last: str = "rev22:21",
         printed = subprocess.run(command, stdin=subprocess.DEVNULL, check=True,
                                  capture_output=True, text=True).stdout
     except (OSError, subprocess.CalledProcessError) as error:
-        raise SystemExit(f"cannot run '{program}': {error}; install the Debian "
-                         "packages bible-kjv and bible-kjv-text, or pass --text") from error
+        raise SystemExit(f"cannot run '{program}': {error}; install it with "
+                         "'apt-get install bible-kjv bible-kjv-text', or pass --text") from error
     chapters: dict[str, list[str]] = {}
     for line in printed.splitlines():
         if match := _VERSE.fullmatch(line.strip()):
