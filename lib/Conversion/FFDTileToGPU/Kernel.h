@@ -70,6 +70,7 @@ private:
   void emitRefineQuery();
   Value loadQuery(Value headInGroup);
   LogicalResult emitCandidates(TileDistributeOp loop);
+  LogicalResult scoreTail(TileDistributeOp loop);
   LogicalResult emitTailMax(TileDistributeOp loop);
   void completeRowMax(RowMaxValue &value);
   LogicalResult emitThreshold(TileThresholdOp op);
@@ -183,6 +184,9 @@ private:
     SmallVector<Value> codes;
   };
   std::optional<Candidates> candidates;
+  /// Of a loop over the tail: this warp's largest score per head, and whether
+  /// one was not finite.
+  DenseMap<TileDistributeOp, SmallVector<Value>> tailScores;
   void loadCandidates(Value blocks);
 };
 

@@ -153,6 +153,11 @@ LogicalResult KernelEmitter::emitQuery(TileQueryOp op) {
     emitScanQuery();
   if (plan.traits.refines)
     emitRefineQuery();
+  for (Operation &other : *teams.getBody())
+    if (auto loop = dyn_cast<TileDistributeOp>(other))
+      if (loop.getDomain() == Domain::tail &&
+          counts.count(loop.getOver().front()) && failed(scoreTail(loop)))
+        return failure();
   if (plan.traits.scans || plan.traits.refines)
     teamBarrier();
   return success();
@@ -283,10 +288,9 @@ LogicalResult KernelEmitter::emitCandidates(TileDistributeOp loop) {
   return success();
 }
 
-/// Tail scores, eight lanes to a token. The maximum is taken before the
-/// conversion to scan units: both orders agree, since the conversion is
-/// monotone.
-LogicalResult KernelEmitter::emitTailMax(TileDistributeOp loop) {
+/// Tail scores, eight lanes to a token. They need the exact query only, so the
+/// warps score while one of them quantises the query.
+LogicalResult KernelEmitter::scoreTail(TileDistributeOp loop) {
   if (failed(checkBody(loop, {"load_tail", "dot", "to_units"})))
     return failure();
   for (Operation &op : *loop.getBody())
@@ -309,8 +313,10 @@ LogicalResult KernelEmitter::emitTailMax(TileDistributeOp loop) {
 
   SmallVector<Value> carried(plan.group, b.infinity(/*negative=*/true));
   carried.push_back(b.cbool(false));
+  // The warp that quantises comes last in the deal.
+  Value turn = b.band(b.add(warp, plan.warps - 1), plan.warps - 1);
   carried = b.loop(
-      b.shl(warp, 2), tail, b.c32(4 * plan.warps), carried,
+      b.shl(turn, 2), tail, b.c32(4 * plan.warps), carried,
       [&](Value first, ValueRange sofar) {
         GPUWarpBarrierOp::create(b);
         Value base = b.opaque(query);
@@ -340,7 +346,16 @@ LogicalResult KernelEmitter::emitTailMax(TileDistributeOp loop) {
         next.push_back(bad);
         return next;
       });
+  tailScores[loop] = carried;
+  return success();
+}
 
+/// The maximum is taken before the conversion to scan units: both orders agree,
+/// since the conversion is monotone.
+LogicalResult KernelEmitter::emitTailMax(TileDistributeOp loop) {
+  if (!tailScores.count(loop) && failed(scoreTail(loop)))
+    return failure();
+  SmallVector<Value> carried = tailScores.lookup(loop);
   RowMaxValue value;
   value.bad = any(carried.back());
   if (loop.getInit()) {

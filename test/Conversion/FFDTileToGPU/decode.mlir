@@ -17,17 +17,19 @@
 // CHECK-COUNT-2: ffd.gpu.ring.fill bulk %{{.*}} sizes [4352]
 // CHECK: ffd.gpu.quantize_query
 // CHECK: ffd.gpu.scale_query
+
+// The tail needs the exact query only: it is scored before the barrier.
+// CHECK: scf.for
+// CHECK-COUNT-4: ffd.gpu.ordered_dot
 // CHECK: ffd.gpu.team_barrier
 
-// The pseudo-max: each warp two tiles of sink or newest block, then the tail.
+// The pseudo-max: each warp two tiles of sink or newest block.
 // CHECK: scf.if
 // CHECK: ffd.gpu.fold
 // CHECK: ffd.gpu.centre
 // CHECK-COUNT-2: ffd.gpu.scan_tile
 // CHECK-NOT: ffd.gpu.scan_tile
 // CHECK: ffd.gpu.reduce_rows max
-// CHECK: scf.for
-// CHECK-COUNT-4: ffd.gpu.ordered_dot
 // CHECK: ffd.gpu.team_barrier
 
 // Rounds: a scan loop over the ring, eight tiles to a block.
