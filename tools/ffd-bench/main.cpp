@@ -82,7 +82,7 @@ static cl::opt<double>
                      "(default 0.064)"));
 static cl::opt<double> deltaOpt("delta", cl::cat(category), cl::init(5),
                                 cl::value_desc("d"),
-                                cl::desc("... at this threshold (default 5)"));
+                                cl::desc("Threshold, natural-log units (default 5)"));
 static cl::opt<int> tailOpt("tail", cl::cat(category), cl::init(64),
                             cl::value_desc("n"),
                             cl::desc("16-bit tokens after the committed ones "

@@ -11,9 +11,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "ffd/Driver/Compiler.h"
+#include "ffd/abi.h"
 
 #include "mlir/Parser/Parser.h"
 #include "mlir/Support/FileUtilities.h"
+#include "llvm/Config/llvm-config.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/SourceMgr.h"
@@ -60,8 +62,9 @@ static cl::opt<Program> program(
                clEnumValN(Program::Exact, "exact", "exact decode, the rival")));
 static cl::opt<std::string>
     selector("selector", cl::cat(category), cl::init("top_delta"),
-             cl::value_desc("top_delta|all|top_k<K>|top_p<P>"),
-             cl::desc("selection rule without a file (default: top_delta)"));
+             cl::value_desc("top_delta|all|'top_k<8>'|'top_p<0.9>'"),
+             cl::desc("selection rule without a file (default: top_delta); "
+                      "top_k and top_p have no kernels yet"));
 static cl::opt<bool> fuse(
     "fuse", cl::cat(category), cl::init(true),
     cl::desc("selector and computer as one kernel (default); "
@@ -110,6 +113,11 @@ static OwningOpRef<ModuleOp> buildFromFlags(MLIRContext &context,
     element = Float16Type::get(&context);
   else
     element = BFloat16Type::get(&context);
+  // There is no file that a location could point into.
+  ScopedDiagnosticHandler plain(&context, [](Diagnostic &diagnostic) {
+    fail(diagnostic.str());
+    return success();
+  });
   int64_t d = options.headDim ? options.headDim : 128;
   auto emit = [&] { return emitError(UnknownLoc::get(&context)); };
   auto spec = SpecAttr::getChecked(
@@ -121,12 +129,21 @@ static OwningOpRef<ModuleOp> buildFromFlags(MLIRContext &context,
       options.selectBlock ? options.selectBlock : 16);
   if (!spec)
     return {};
-  return buildProgram(&context, program, spec, "#ffd." + selector);
+  OwningOpRef<ModuleOp> module =
+      buildProgram(&context, program, spec, "#ffd." + selector);
+  if (!module)
+    fail("option '--selector' is '" + selector +
+         "', expected top_delta, all, 'top_k<8>' or 'top_p<0.9>'");
+  return module;
 }
 
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
   cl::HideUnrelatedOptions(category);
+  cl::SetVersionPrinter([](raw_ostream &os) {
+    os << "ffd-compile, kernel ABI " << FFD_ABI_VERSION << ", LLVM "
+       << LLVM_VERSION_STRING << "\n";
+  });
   cl::ParseCommandLineOptions(argc, argv,
                               "compile decode kernels\n\n"
                               "  ffd-compile --head-dim=128 --group=4 "

@@ -69,7 +69,8 @@ FailureOr<std::string> mlir::ffd::assemblePTX(StringRef ptx, StringRef arch,
   if (program.empty()) {
     error = ptxasPath.empty()
                 ? "found no ptxas on PATH, in $CUDA_HOME/bin or in "
-                  "/usr/local/cuda/bin"
+                  "/usr/local/cuda/bin; install the CUDA toolkit, 12.8 or "
+                  "newer (of NVIDIA's packages, cuda-nvcc is enough)"
                 : ("'" + ptxasPath + "' is not an executable ptxas").str();
     return failure();
   }
