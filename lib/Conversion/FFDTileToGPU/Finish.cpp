@@ -48,8 +48,10 @@ void KernelEmitter::storeWarpState(const StateValue &state, int64_t headTile) {
 
 void KernelEmitter::writeOutput(Value h, Value dim, ArrayRef<Value> output,
                                 Value sum, Value reference) {
-  // Nothing attended: zero. A NaN sum stays.
-  Value empty = b.fcmp(arith::CmpFPredicate::OEQ, sum, b.cf(0));
+  // No token: zero. A sum of 0 is not enough: scores of -inf alone give NaN.
+  Value length = b.loadConstant(
+      b.i32(), b.at(arg(KernelArg::lengths), scaled(sequence, 4)), 4);
+  Value empty = b.eq(length, 0);
   Value inverse = b.select(empty, b.cf(0), b.fdiv(b.cf(1), sum));
   SmallVector<Value> scaledOutput;
   for (Value x : output)
