@@ -18,6 +18,7 @@
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/ADT/StringExtras.h"
 
+#include <cstddef>
 #include <cstring>
 #include <memory>
 
@@ -43,17 +44,31 @@ static int fail(ffdJitResult *result, llvm::StringRef message) {
   return 1;
 }
 
+/// Leaves nothing that a release after a failure could take for a result.
+static void clear(ffdJitResult *result) {
+  result->entry = nullptr;
+  result->package = nullptr;
+  result->package_size = 0;
+  result->target = nullptr;
+  result->owner = nullptr;
+}
+
 uint32_t ffdJitAbiVersion(void) { return FFD_JIT_ABI_VERSION; }
 
 int ffdJitCompile(const ffdSpec *spec, const char *target, const char *program,
                   ffdJitResult *result) {
   if (!result)
     return 1;
+  // Nothing beyond struct_size is the caller's, the buffer for a message
+  // included.
+  if (result->struct_size < offsetof(ffdJitResult, entry))
+    return 1;
   if (result->struct_size != sizeof(ffdJitResult))
     return fail(result, "ffdJitResult has struct_size " +
                             std::to_string(result->struct_size) +
                             ", expected " +
                             std::to_string(sizeof(ffdJitResult)));
+  clear(result);
   if (!spec || !target || !program)
     return fail(result, "spec, target or program is NULL, expected a value");
   Program which;
@@ -80,6 +95,10 @@ int ffdJitCompile(const ffdSpec *spec, const char *target, const char *program,
   auto [arch, isa] = llvm::StringRef(target).split(':');
   options.arch = arch.str();
   options.isa = isa.str();
+  // An empty instruction set would mean this machine's.
+  if (isa.empty() && llvm::StringRef(target).contains(':'))
+    return fail(result, std::string("target is '") + target +
+                            "', expected an instruction set after the colon");
   if (spec->element != FFD_F16 && spec->element != FFD_BF16)
     return fail(result, "spec has element " + std::to_string(spec->element) +
                             ", expected FFD_F16 or FFD_BF16");
@@ -127,9 +146,5 @@ void ffdJitRelease(ffdJitResult *result) {
   if (!result)
     return;
   delete static_cast<Owner *>(result->owner);
-  result->entry = nullptr;
-  result->package = nullptr;
-  result->package_size = 0;
-  result->target = nullptr;
-  result->owner = nullptr;
+  clear(result);
 }
