@@ -14,8 +14,10 @@
 
 #include "ffd/Status.h"
 
+#include "llvm/ADT/Twine.h"
 #include "llvm/Support/Error.h"
 #include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/raw_ostream.h"
 
 #include <utility>
 
@@ -32,6 +34,11 @@ llvm::Error error(const char *format, Ts &&...values) {
 inline llvm::Error toError(const Status &status) {
   return status.ok() ? llvm::Error::success()
                      : llvm::createStringError(status.message());
+}
+
+/// Says what the user should know although nothing failed.
+inline void note(const llvm::Twine &text) {
+  llvm::errs() << "ffd-run: note: " << text << "\n";
 }
 
 } // namespace ffd::run

@@ -94,6 +94,8 @@ std::vector<Report::Row> Report::rows() const {
 
 /// A number by a printf format.
 static std::string text(const char *pattern, double value) {
+  if (std::isnan(value))
+    return "nan"; // whatever its sign
   std::string result;
   raw_string_ostream(result) << format(pattern, value);
   return result;

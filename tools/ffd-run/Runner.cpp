@@ -100,7 +100,12 @@ Status Runner::find(Program program, const ffdSpec &spec,
     request.packageDir = settings.kernelDir;
     request.pool = &pool;
     request.cuda = cuda;
+    std::string passedOver;
+    request.passedOver = &passedOver;
     FFD_RETURN_IF_ERROR(findKernel(spec, request, slot));
+    if (!passedOver.empty())
+      note(passedOver + "; using a kernel for '" + slot->target() +
+           "' instead");
   }
   kernel = slot.get();
   return Status::success();

@@ -83,8 +83,11 @@ int64_t Tensor::elements() const {
 }
 
 std::string Tensor::describe() const {
-  return formatv("{0} [{1:$[, ]}]", nameOf(type),
-                 make_range(shape.begin(), shape.end()))
+  constexpr size_t kShown = 8;
+  ArrayRef<int64_t> dims = ArrayRef(shape).take_front(kShown);
+  return formatv("{0} [{1:$[, ]}{2}]", nameOf(type),
+                 make_range(dims.begin(), dims.end()),
+                 shape.size() > kShown ? ", ..." : "")
       .str();
 }
 
@@ -304,6 +307,12 @@ Expected<File> File::parse(std::unique_ptr<MemoryBuffer> buffer) {
 }
 
 Expected<File> File::open(StringRef path) {
+  // Some devices never end.
+  sys::fs::file_status status;
+  if (!sys::fs::status(path, status) &&
+      (status.type() == sys::fs::file_type::character_file ||
+       status.type() == sys::fs::file_type::block_file))
+    return error("'{0}' is a device, expected a file or a pipe", path);
   ErrorOr<std::unique_ptr<MemoryBuffer>> buffer = MemoryBuffer::getFile(
       path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
   if (!buffer)

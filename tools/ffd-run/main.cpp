@@ -22,7 +22,9 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CommandLine.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/Path.h"
 #include "llvm/Support/Process.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -67,7 +69,7 @@ static cl::opt<std::string>
               cl::desc("Where to decode (default cpu)"));
 static cl::opt<std::string>
     cpuOpt("cpu", cl::cat(category), cl::init("auto"),
-           cl::value_desc("auto|avx2|avx512"),
+           cl::value_desc("auto|avx2|avx512|avx512vnni"),
            cl::desc("Instructions to use with --target=cpu (default auto)"));
 static cl::list<std::string>
     deltaOpt("delta", cl::cat(category), cl::CommaSeparated,
@@ -142,7 +144,8 @@ static Error parseDeltas(std::vector<float> &deltas) {
       return error("option --delta has the value '{0}', expected a number from "
                    "0 to inf",
                    text);
-    deltas.push_back(static_cast<float>(value));
+    // The sum makes a 0 of -0, which a report would show.
+    deltas.push_back(static_cast<float>(value) + 0.0f);
   }
   if (deltas.empty())
     deltas.push_back(5);
@@ -171,12 +174,59 @@ static Error parseElement(std::optional<int32_t> &element) {
   return Error::success();
 }
 
+/// Whether writing to one path would change what the other names. Devices and
+/// pipes take the output of several writers.
+static bool isSameFile(StringRef a, StringRef b) {
+  sys::fs::file_status status;
+  if (!sys::fs::status(a, status) && sys::fs::exists(status) &&
+      !sys::fs::is_regular_file(status))
+    return false;
+  bool same = false;
+  if (!sys::fs::equivalent(a, b, same))
+    return same;
+  // Neither may exist yet.
+  auto placeOf = [](StringRef path) {
+    SmallString<128> folder(sys::path::parent_path(path)), place;
+    if (sys::fs::real_path(folder.empty() ? "." : folder.str(), place))
+      place = folder;
+    sys::path::append(place, sys::path::filename(path));
+    return place;
+  };
+  return placeOf(a) == placeOf(b);
+}
+
+/// Nothing that is written may overwrite the input or another output.
+static Error checkOutputs() {
+  if (outputOpt == "-")
+    return error("option --output is '-', expected a file");
+  if (jsonOpt == "-" && reportOpt)
+    return error("options --report and --json=- both write to the standard "
+                 "output, expected a file for --json");
+  std::pair<StringRef, StringRef> paths[] = {
+      {"input", inputOpt}, {"output", outputOpt}, {"json", jsonOpt}};
+  for (auto [i, later] : enumerate(paths))
+    for (auto [name, path] : ArrayRef(paths).take_front(i))
+      if (!later.second.empty() && later.second != "-" && !path.empty() &&
+          isSameFile(path, later.second))
+        return error("option --{0} is '{1}', the file of --{2}, expected "
+                     "another one",
+                     later.first, later.second, name);
+  return Error::success();
+}
+
+static Error checkKernelDir() {
+  if (kernelDirOpt.getNumOccurrences() && !sys::fs::is_directory(kernelDirOpt))
+    return error("option --kernel-dir is '{0}', expected a folder",
+                 kernelDirOpt.getValue());
+  return Error::success();
+}
+
 static Error parseOptions(RunOptions &options) {
   if (inputOpt.empty())
     return error("option --input is missing, expected a .safetensors file");
   if (Error e = expectOneOf("target", targetOpt, {"cpu", "cuda"}))
     return e;
-  if (Error e = expectOneOf("cpu", cpuOpt, {"auto", "avx2", "avx512"}))
+  if (Error e = expectOneOf("cpu", cpuOpt, {"auto", "avx2", "avx512", "avx512vnni"}))
     return e;
   if (Error e = expectOneOf("select-block", selectBlockOpt, {16, 32, 64, 128}))
     return e;
@@ -192,6 +242,10 @@ static Error parseOptions(RunOptions &options) {
   if (Error e = parseDeltas(options.deltas))
     return e;
   if (Error e = parseScale(options.smScale))
+    return e;
+  if (Error e = checkKernelDir())
+    return e;
+  if (Error e = checkOutputs())
     return e;
 
   if (targetOpt == "cuda" && cpuOpt != "auto")
@@ -283,10 +337,6 @@ private:
       std::chrono::steady_clock::now();
 };
 } // namespace
-
-static void note(const Twine &text) {
-  errs() << "ffd-run: note: " << text << "\n";
-}
 
 static void noteIgnored(const CaseFile &file) {
   if (file.ignored().empty())
