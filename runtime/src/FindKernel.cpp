@@ -15,9 +15,11 @@
 #include "ffd/CudaDriver.h"
 #include "ffd/Package.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <dlfcn.h>
+#include <iterator>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <vector>
@@ -149,19 +151,35 @@ static Status loadSharedObject(const Package &package,
 // Finding
 //===----------------------------------------------------------------------===//
 
-/// CPU targets that this machine runs, best first; "cpu" alone is code for any
-/// machine of the family.
+/// CPU targets, best first; "cpu" alone is code for any machine of the family.
+static constexpr const char *kCpuTargets[] = {"cpu:avx512vnni", "cpu:avx512",
+                                              "cpu:avx2", "cpu"};
+
+/// Those of them that this machine runs.
 static std::vector<std::string> cpuTargets() {
   std::vector<std::string> targets;
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
+  const bool avx2 = __builtin_cpu_supports("avx2") &&
+                    __builtin_cpu_supports("fma") &&
+                    __builtin_cpu_supports("f16c");
+  const bool avx512 =
+      avx2 && __builtin_cpu_supports("avx512f") &&
+      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+      __builtin_cpu_supports("avx512dq");
+  if (avx512 && __builtin_cpu_supports("avx512vnni"))
+    targets.push_back("cpu:avx512vnni");
+  if (avx512)
     targets.push_back("cpu:avx512");
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+  if (avx2)
     targets.push_back("cpu:avx2");
 #endif
   targets.push_back("cpu");
   return targets;
+}
+
+static bool contains(const std::vector<std::string> &list,
+                     const std::string &item) {
+  return std::find(list.begin(), list.end(), item) != list.end();
 }
 
 /// Architectures whose code a device runs, best first.
@@ -185,12 +203,21 @@ public:
   Status run(std::unique_ptr<DecodeKernel> &kernel) {
     FFD_RETURN_IF_ERROR(checkSpec(spec));
     FFD_RETURN_IF_ERROR(listTargets());
+    if (options.passedOver)
+      options.passedOver->clear();
     if (!options.packageDir.empty())
       for (const std::string &target : targets)
-        if (fromPackage(target, kernel))
+        if (fromPackage(target, kernel)) {
+          if (options.passedOver)
+            *options.passedOver = unusable;
           return Status::success();
-    if (options.useJit && fromJit(kernel))
+        }
+    const std::string passedOver = unusable;
+    if (options.useJit && fromJit(kernel)) {
+      if (options.passedOver)
+        *options.passedOver = passedOver;
       return Status::success();
+    }
     if (!options.useJit)
       note("the compiler library was not asked");
     return Status(code, std::string("no kernel '") +
@@ -209,16 +236,23 @@ private:
         return Status::invalid("kernel option 'pool' is null, expected a "
                                "thread pool for target '" +
                                target + "'");
-      targets =
-          target == "cpu" ? cpuTargets() : std::vector<std::string>{target};
+      targets = cpuTargets();
       jitTarget = target;
+      if (target == "cpu")
+        return Status::success();
+      // Code for another machine would end the process, wherever it is from.
+      if (!contains({std::begin(kCpuTargets), std::end(kCpuTargets)}, target))
+        return badTarget();
+      if (!contains(targets, target))
+        return Status(StatusCode::Unsupported,
+                      "this CPU does not have the instruction set '" +
+                          target.substr(4) + "' of target '" + target + "'");
+      targets = {target};
       return Status::success();
     }
     const bool any = target == "cuda";
     if (!any && target.compare(0, 3, "sm_") != 0)
-      return Status::invalid("kernel option 'target' is '" + target +
-                             "', expected cpu, cpu:avx2, cpu:avx512, cuda or "
-                             "an architecture such as sm_90a");
+      return badTarget();
     if (!options.cuda)
       return Status::invalid("kernel option 'cuda' is null, expected a CUDA "
                              "context for target '" +
@@ -229,11 +263,20 @@ private:
     return Status::success();
   }
 
+  Status badTarget() const {
+    return Status::invalid("kernel option 'target' is '" + options.target +
+                           "', expected cpu, cpu:avx2, cpu:avx512, "
+                           "cpu:avx512vnni, cuda or an architecture such as "
+                           "sm_90a");
+  }
+
   void note(const std::string &text) { notes += "\n  " + text; }
   bool fail(const Status &status) {
     note(status.message());
-    if (status.code() != StatusCode::NotFound)
+    if (status.code() != StatusCode::NotFound) {
       code = status.code();
+      unusable += (unusable.empty() ? "" : "; ") + status.message();
+    }
     return false;
   }
 
@@ -336,7 +379,7 @@ private:
   const ffdSpec &spec;
   const FindKernelOptions &options;
   std::vector<std::string> targets;
-  std::string jitTarget, notes;
+  std::string jitTarget, notes, unusable;
   StatusCode code = StatusCode::NotFound;
 };
 } // namespace

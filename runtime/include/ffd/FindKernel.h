@@ -41,14 +41,18 @@ Status loadJit(const std::string &path, std::shared_ptr<const Jit> &jit);
 
 struct FindKernelOptions {
   Program program = Program::Decode;
-  /// "cpu" (the best this machine runs), "cpu:avx2", "cpu:avx512"; "cuda" (what
-  /// the device takes), or an architecture of it such as "sm_90a".
+  /// "cpu" (the best this machine runs), "cpu:avx2", "cpu:avx512",
+  /// "cpu:avx512vnni"; "cuda" (what the device takes), or an architecture of it
+  /// such as "sm_90a".
   std::string target = "cpu";
   std::string packageDir;     ///< folder of packages; empty: none
   bool useJit = true;         ///< compile what no package provides
   std::string jitPath;        ///< see loadJit
   ThreadPool *pool = nullptr; ///< required for CPU targets; outlives the kernel
   std::shared_ptr<CudaContext> cuda; ///< required for GPU targets
+  /// Receives, if not null, why packages that are there were not used although
+  /// a kernel was found; empty if there were none.
+  std::string *passedOver = nullptr;
 };
 
 Status findKernel(const ffdSpec &spec, const FindKernelOptions &options,
