@@ -102,9 +102,8 @@ int ffdJitCompile(const ffdSpec *spec, const char *target, const char *program,
   if (spec->element != FFD_F16 && spec->element != FFD_BF16)
     return fail(result, "spec has element " + std::to_string(spec->element) +
                             ", expected FFD_F16 or FFD_BF16");
-  Type element = spec->element == FFD_BF16
-                     ? Type(BFloat16Type::get(&context))
-                     : Type(Float16Type::get(&context));
+  Type element = spec->element == FFD_BF16 ? Type(BFloat16Type::get(&context))
+                                           : Type(Float16Type::get(&context));
   auto emit = [&] { return emitError(UnknownLoc::get(&context)); };
   auto attr = SpecAttr::getChecked(
       llvm::function_ref<InFlightDiagnostic()>(emit), &context,

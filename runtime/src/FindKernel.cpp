@@ -162,10 +162,10 @@ static std::vector<std::string> cpuTargets() {
   const bool avx2 = __builtin_cpu_supports("avx2") &&
                     __builtin_cpu_supports("fma") &&
                     __builtin_cpu_supports("f16c");
-  const bool avx512 =
-      avx2 && __builtin_cpu_supports("avx512f") &&
-      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-      __builtin_cpu_supports("avx512dq");
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
+                      __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512vl") &&
+                      __builtin_cpu_supports("avx512dq");
   if (avx512 && __builtin_cpu_supports("avx512vnni"))
     targets.push_back("cpu:avx512vnni");
   if (avx512)

@@ -117,6 +117,30 @@ TEST_F(FindKernelTest, PrefersPackages) {
   EXPECT_EQ(kernel->target(), "cpu");
 }
 
+/// The compiler names its targets more exactly than it is asked; packages of
+/// all those names are found, the best first, and none that this machine cannot
+/// run.
+TEST_F(FindKernelTest, PackagesOfEveryInstructionSet) {
+  std::vector<std::string> runs;
+  for (const char *target :
+       {"cpu", "cpu:avx2", "cpu:avx512", "cpu:avx512vnni"}) {
+    options.target = target;
+    Status status = findKernel(spec, options, kernel);
+    EXPECT_TRUE(status.ok() || status.code() == StatusCode::Unsupported)
+        << status.message();
+    write(cpuPackage(target), pathOf(target));
+    const bool found = findKernel(spec, options, kernel).ok();
+    EXPECT_EQ(found, status.ok()) << target;
+    if (found) {
+      EXPECT_EQ(kernel->target(), target);
+      runs.push_back(target);
+    }
+  }
+  options.target = "cpu";
+  ASSERT_TRUE(findKernel(spec, options, kernel).ok());
+  EXPECT_EQ(kernel->target(), runs.back());
+}
+
 TEST_F(FindKernelTest, ReleasesWhatTheCompilerMade) {
   auto *live = reinterpret_cast<int (*)()>(
       dlsym(dlopen(FFD_FAKE_JIT, RTLD_NOW), "fakeJitLive"));
@@ -135,7 +159,21 @@ TEST_F(FindKernelTest, BadPackagesFallBackToTheCompiler) {
   other.spec.group = 8;
   write(other, pathOf("sm_90a")); // its name says group 4
   options.target = "cuda";
+  std::string passedOver;
+  options.passedOver = &passedOver;
   EXPECT_TRUE(findKernel(spec, options, kernel).ok());
+  EXPECT_NE(passedOver.find("expected what its name says"), std::string::npos)
+      << passedOver;
+  // A good package that is second best does not hide that the best one is bad.
+  write(gpuPackage("sm_80"), pathOf("sm_80"));
+  EXPECT_TRUE(findKernel(spec, options, kernel).ok());
+  EXPECT_EQ(kernel->target(), "sm_80");
+  EXPECT_NE(passedOver.find("expected what its name says"), std::string::npos);
+  options.target = "sm_80";
+  EXPECT_TRUE(findKernel(spec, options, kernel).ok());
+  EXPECT_EQ(passedOver, "");
+  unlink(pathOf("sm_80").c_str());
+  options.target = "cuda";
   options.useJit = false;
   Status status = findKernel(spec, options, kernel);
   EXPECT_EQ(status.code(), StatusCode::Corrupt);
@@ -171,6 +209,15 @@ TEST_F(FindKernelTest, OptionsAreChecked) {
   EXPECT_NE(
       findKernel(spec, options, kernel).message().find("'target' is 'tpu'"),
       std::string::npos);
+  for (const char *target : {"cpu:", "cpu:neon", "cpus", "cpu:../cpu"}) {
+    options.target = target;
+    Status status = findKernel(spec, options, kernel);
+    EXPECT_EQ(status.code(), StatusCode::InvalidArgument);
+    EXPECT_NE(status.message().find(std::string("'target' is '") + target +
+                                    "', expected cpu, cpu:avx2"),
+              std::string::npos)
+        << status.message();
+  }
   options.target = "cpu";
   options.pool = nullptr;
   EXPECT_FALSE(findKernel(spec, options, kernel).ok());
