@@ -226,7 +226,8 @@ static Error parseOptions(RunOptions &options) {
     return error("option --input is missing, expected a .safetensors file");
   if (Error e = expectOneOf("target", targetOpt, {"cpu", "cuda"}))
     return e;
-  if (Error e = expectOneOf("cpu", cpuOpt, {"auto", "avx2", "avx512", "avx512vnni"}))
+  if (Error e =
+          expectOneOf("cpu", cpuOpt, {"auto", "avx2", "avx512", "avx512vnni"}))
     return e;
   if (Error e = expectOneOf("select-block", selectBlockOpt, {16, 32, 64, 128}))
     return e;
