@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Access to the argument struct, and the check that a tile program can be called
-// through it.
+// Access to the argument struct, and the check that a tile program can be
+// called through it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,6 +14,7 @@
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
+#include "llvm/ADT/StringMap.h"
 #include <cstddef>
 
 using namespace mlir;
@@ -28,7 +29,8 @@ struct Field {
 } // namespace
 
 static const Field fields[] = {
-#define FFD_KERNEL_ARG(FIELD, KIND) {offsetof(ffdDecodeArgs, FIELD), Kind::KIND},
+#define FFD_KERNEL_ARG(FIELD, KIND)                                            \
+  {offsetof(ffdDecodeArgs, FIELD), Kind::KIND},
 #include "ffd/Conversion/KernelArgs.def"
 };
 
@@ -59,47 +61,79 @@ Value mlir::ffd::loadKernelArg(OpBuilder &builder, Location loc, Value args,
   return load;
 }
 
+/// The program must be all that the function does: no branch may decide whether
+/// it runs, and no second program may share the function.
+static LogicalResult checkPlace(TileTeamsOp teams,
+                                FunctionOpInterface function) {
+  if (teams->getParentOp() != function.getOperation())
+    return teams.emitOpError("is not directly in function '")
+           << function.getName() << "', expected nothing around it";
+  if (!function.getFunctionBody().hasOneBlock())
+    return function.emitOpError("has ")
+           << function.getFunctionBody().getBlocks().size()
+           << " blocks, expected one: a kernel is its tile program alone";
+  WalkResult result = function.walk([&](TileTeamsOp other) -> WalkResult {
+    if (other == teams)
+      return success();
+    return other.emitOpError("is the second in function '")
+           << function.getName() << "', expected one per kernel";
+  });
+  return failure(result.wasInterrupted());
+}
+
 LogicalResult mlir::ffd::checkKernelArguments(TileTeamsOp teams) {
   auto function = teams->getParentOfType<FunctionOpInterface>();
   if (!function)
     return teams.emitOpError("is in no function, expected the function that "
                              "becomes the kernel");
-  auto check = [&](Operation *user, StringRef role,
-                   Value value) -> LogicalResult {
+  if (failed(checkPlace(teams, function)))
+    return failure();
+  // The kernel reads the fields of a struct, whatever arguments its program
+  // names: one field cannot stand for two of them.
+  llvm::StringMap<Value> fieldArguments;
+  auto check = [&](Operation *user, StringRef role, Value value,
+                   StringRef field) -> LogicalResult {
     auto argument = dyn_cast<BlockArgument>(value);
-    if (argument && argument.getOwner() == &function.getFunctionBody().front())
-      return success();
-    return user->emitOpError("operand '")
-           << role << "' is not an argument of function '"
-           << function.getName()
-           << "', expected one: the kernel receives it from its caller";
+    if (!argument || argument.getOwner() != &function.getFunctionBody().front())
+      return user->emitOpError("operand '")
+             << role << "' is not an argument of function '"
+             << function.getName()
+             << "', expected one: the kernel receives it from its caller";
+    auto [known, isFirst] = fieldArguments.try_emplace(field, value);
+    if (!isFirst && known->second != value)
+      return user->emitOpError("operand '")
+             << role << "' is a second argument for '" << field
+             << "', expected one per kernel";
+    return success();
   };
   CacheViewOp view;
   WalkResult result = teams.walk([&](Operation *op) -> WalkResult {
     for (Value operand : op->getOperands())
       if (auto other = operand.getDefiningOp<CacheViewOp>()) {
         if (view && view != other)
-          return op->emitOpError("uses a second cache, expected one per kernel");
+          return op->emitOpError(
+              "uses a second cache, expected one per kernel");
         view = other;
       }
     if (auto query = dyn_cast<TileQueryOp>(op))
       return success(
-          succeeded(check(op, "memory", query.getMemory())) &&
-          succeeded(check(op, "sm_scale", query.getSmScale())));
+          succeeded(check(op, "memory", query.getMemory(), "q")) &&
+          succeeded(check(op, "sm_scale", query.getSmScale(), "sm_scale")));
     if (auto threshold = dyn_cast<TileThresholdOp>(op))
-      return check(op, "delta", threshold.getDelta());
+      return check(op, "delta", threshold.getDelta(), "delta");
     if (auto finish = dyn_cast<TileFinishOp>(op))
-      return success(succeeded(check(op, "out", finish.getOut())) &&
-                     succeeded(check(op, "lse", finish.getLse())));
+      return success(succeeded(check(op, "out", finish.getOut(), "out")) &&
+                     succeeded(check(op, "lse", finish.getLse(), "lse")));
     if (auto kept = dyn_cast<TileStoreKeptOp>(op))
-      return check(op, "kept", kept.getKept());
+      return check(op, "kept", kept.getKept(), "kept");
     if (auto kept = dyn_cast<TileLoadKeptOp>(op))
-      return check(op, "kept", kept.getKept());
+      return check(op, "kept", kept.getKept(), "kept");
     if (auto tail = dyn_cast<TileLoadTailOp>(op))
-      return success(succeeded(check(op, "keys", tail.getKeys())) &&
-                     succeeded(check(op, "values", tail.getValues())));
+      return success(
+          succeeded(check(op, "keys", tail.getKeys(), "tail_k")) &&
+          succeeded(check(op, "values", tail.getValues(), "tail_v")));
     if (auto extent = dyn_cast<TileExactExtentOp>(op))
-      return check(op, "lengths", extent.getLengths());
+      return check(op, "lengths", extent.getLengths(), "lengths");
     return success();
   });
   if (result.wasInterrupted())
@@ -116,7 +150,7 @@ LogicalResult mlir::ffd::checkKernelArguments(TileTeamsOp teams) {
         {"page_table", view.getPageTable()},
         {"lengths", view.getLengths()},
         {"lag", view.getLag()}})
-    if (failed(check(view, role, value)))
+    if (failed(check(view, role, value, role)))
       return failure();
   return success();
 }

@@ -35,8 +35,11 @@ using namespace mlir;
 using namespace mlir::ffd;
 
 /// Replaces a function with the kernel of its tile program.
-static LogicalResult lowerKernel(func::FuncOp function, TileTeamsOp teams,
-                                 const CpuIsa &isa) {
+static LogicalResult lowerKernel(TileTeamsOp teams, const CpuIsa &isa) {
+  auto function = teams->getParentOfType<func::FuncOp>();
+  if (!function)
+    return teams.emitOpError("is in no 'func.func', expected the function that "
+                             "becomes the kernel");
   if (failed(checkKernelArguments(teams)))
     return failure();
   for (Operation &op : function.getBody().front())
@@ -52,9 +55,9 @@ static LogicalResult lowerKernel(func::FuncOp function, TileTeamsOp teams,
   OpBuilder builder(function);
   Type ptr = LLVM::LLVMPointerType::get(function.getContext());
   Type i64 = builder.getI64Type();
-  auto kernel = func::FuncOp::create(
-      builder, function.getLoc(), function.getName(),
-      builder.getFunctionType({ptr, i64, i64}, {}));
+  auto kernel =
+      func::FuncOp::create(builder, function.getLoc(), function.getName(),
+                           builder.getFunctionType({ptr, i64, i64}, {}));
   kernel.addEntryBlock();
   Emitter emitter(kernel, teams, isa);
   LogicalResult result = emitter.run();
@@ -83,23 +86,8 @@ struct FFDTileToVector
     }
     SmallVector<TileTeamsOp> programs;
     module.walk([&](TileTeamsOp teams) { programs.push_back(teams); });
-    DenseSet<Operation *> seen;
-    for (TileTeamsOp teams : programs) {
-      auto function = dyn_cast<func::FuncOp>(teams->getParentOp());
-      if (!function) {
-        teams.emitOpError("is not directly in a 'func.func', expected the "
-                          "function that becomes the kernel around it");
-        return signalPassFailure();
-      }
-      if (!seen.insert(function).second) {
-        teams.emitOpError("is the second in function '")
-            << function.getName() << "', expected one per kernel";
-        return signalPassFailure();
-      }
-    }
     for (TileTeamsOp teams : programs)
-      if (failed(lowerKernel(cast<func::FuncOp>(teams->getParentOp()), teams,
-                             *target)))
+      if (failed(lowerKernel(teams, *target)))
         return signalPassFailure();
   }
 };
