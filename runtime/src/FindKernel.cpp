@@ -19,6 +19,9 @@
 #include <cerrno>
 #include <cstring>
 #include <dlfcn.h>
+#ifdef __linux__
+#include <elf.h>
+#endif
 #include <iterator>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -100,18 +103,49 @@ Status ffd::loadJit(const std::string &path,
 // Packages of CPU code
 //===----------------------------------------------------------------------===//
 
+#ifdef __linux__
+/// That the file is a shared object and has all of it: the system's loader maps
+/// segments without looking at the file's end, and a read there is fatal.
+static Status checkSharedObject(const std::string &name,
+                                const std::string &bytes) {
+  Elf64_Ehdr header;
+  if (bytes.size() >= sizeof header)
+    std::memcpy(&header, bytes.data(), sizeof header);
+  if (bytes.size() < sizeof header ||
+      std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+      header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_type != ET_DYN)
+    return Status(StatusCode::Unsupported,
+                  name + " does not hold an ELF shared object, expected one "
+                         "(link the object file with -shared)");
+  const auto inside = [&](uint64_t offset, uint64_t size) {
+    return offset <= bytes.size() && size <= bytes.size() - offset;
+  };
+  bool whole =
+      header.e_phentsize == sizeof(Elf64_Phdr) &&
+      inside(header.e_phoff, uint64_t(header.e_phnum) * sizeof(Elf64_Phdr));
+  for (int i = 0; whole && i < header.e_phnum; ++i) {
+    Elf64_Phdr segment;
+    std::memcpy(&segment,
+                bytes.data() + header.e_phoff + size_t(i) * sizeof segment,
+                sizeof segment);
+    whole = inside(segment.p_offset, segment.p_filesz);
+  }
+  if (!whole)
+    return Status(StatusCode::Corrupt,
+                  name + " holds a shared object whose segments exceed its " +
+                      std::to_string(bytes.size()) +
+                      " bytes, expected a whole one");
+  return Status::success();
+}
+#endif
+
 /// Loads a shared object from memory.
 static Status loadSharedObject(const Package &package,
                                std::shared_ptr<void> &owner, CpuEntry &entry) {
   const std::string name = "kernel package '" + package.fileName() + "'";
   const std::string &bytes = package.payload;
-  // e_type of an ELF header: 3 is a shared object, 1 a relocatable one.
-  if (bytes.size() < 64 || bytes.compare(0, 4, "\177ELF") != 0 ||
-      bytes[16] != 3)
-    return Status(StatusCode::Unsupported,
-                  name + " does not hold an ELF shared object, expected one "
-                         "(link the object file with -shared)");
 #ifdef __linux__
+  FFD_RETURN_IF_ERROR(checkSharedObject(name, bytes));
   const int file = memfd_create("ffd-kernel", MFD_CLOEXEC);
   if (file < 0)
     return Status(StatusCode::IoError, "cannot create a file in memory for " +

@@ -182,6 +182,23 @@ TEST_F(FindKernelTest, BadPackagesFallBackToTheCompiler) {
       << status.message();
 }
 
+/// The checksum is right, the code is not all there: loading it would be fatal.
+TEST_F(FindKernelTest, TruncatedCodeIsNotLoaded) {
+  options.useJit = false;
+  const Package whole = cpuPackage("cpu");
+  for (size_t size : {size_t(1), size_t(63), size_t(64), size_t(100),
+                      size_t(1000), size_t(5000), whole.payload.size() / 2}) {
+    Package package = whole;
+    package.payload.resize(size);
+    write(package, pathOf("cpu"));
+    Status status = findKernel(spec, options, kernel);
+    EXPECT_NE(status.message().find(size < 64 ? "does not hold an ELF"
+                                              : "segments exceed its"),
+              std::string::npos)
+        << size << ": " << status.message();
+  }
+}
+
 TEST_F(FindKernelTest, SaysWhatWasLookedForAndWhere) {
   options.jitPath = "/nonexistent/libffd-jit.so";
   Status status = findKernel(spec, options, kernel);
