@@ -230,6 +230,11 @@ static FailureOr<std::string> compileForGPU(ModuleOp module, Stage stage,
     return failure();
   if (stage == Stage::GPU || stage == Stage::NVVM)
     return print(module);
+  for (auto function : module.getOps<func::FuncOp>()) {
+    error = "function '" + function.getName().str() +
+            "' is no kernel, expected only kernels for a GPU";
+    return failure();
+  }
 
   PTXOptions translation;
   std::string llvmText;

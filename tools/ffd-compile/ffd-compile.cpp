@@ -137,6 +137,29 @@ static OwningOpRef<ModuleOp> buildFromFlags(MLIRContext &context,
   return module;
 }
 
+/// An option that would have no effect, and why; empty if there is none.
+static std::string findIdleOption(const CompilerOptions &options) {
+  auto idle = [](const llvm::cl::Option &option, const Twine &reason) {
+    return option.getNumOccurrences()
+               ? ("option '--" + option.ArgStr + "' has no effect " + reason)
+                     .str()
+               : std::string();
+  };
+  std::string result;
+  if (!inputFile.empty())
+    for (const cl::Option *option :
+         std::initializer_list<const cl::Option *>{&program, &selector})
+      if (result.empty())
+        result = idle(*option, "with a file, which says itself what to build");
+  if (result.empty() && program == Program::Exact)
+    result = idle(selector, "with --program=exact, which selects nothing");
+  if (options.isCPU())
+    for (const cl::opt<int64_t> *option : {&warps, &ctas, &stages, &slots})
+      if (result.empty())
+        result = idle(*option, "with --arch=cpu, it is of a GPU's schedule");
+  return result;
+}
+
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
   cl::HideUnrelatedOptions(category);
@@ -173,6 +196,8 @@ int main(int argc, char **argv) {
     return fail("option '--kv-type' is '" + kvType + "', expected f16 or bf16");
   std::string error;
   if (failed(checkTarget(options, emitStage, error)))
+    return fail(error);
+  if (error = findIdleOption(options); !error.empty())
     return fail(error);
 
   DialectRegistry registry;
