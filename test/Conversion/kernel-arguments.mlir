@@ -133,3 +133,38 @@ func.func @outputs(%q: memref<?x?x64xf16, strided<[?, ?, 1]>>, %k: memref<?x?x?x
   }
   return
 }
+
+// -----
+
+#s = #ffd.spec<head_dim = 64, value_dim = 64, group = 2, element = f16, scan_bits = 2, quant_block = 128, select_block = 16>
+func.func @foreign_count(%k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %q: memref<?x?x64xf16>, %n: memref<?xi32>, %scale: f32) {
+  ffd.tile.teams #s {
+  ^bb0(%row: index, %split: index, %splits: index):
+    %query = ffd.tile.query %q[%row] scale(%scale) : (memref<?x?x64xf16>, f32) -> !ffd.query<#s>
+    // expected-error @below {{domain share runs over a value that is not the committed blocks of 'ffd.tile.extent', expected that result}}
+    %list = ffd.tile.distribute share(%row, %split, %splits : index, index, index) combine append {
+    ^bb0(%b: index):
+      %m = ffd.tile.full : !ffd.mask<#s>
+      ffd.tile.yield %m : !ffd.mask<#s>
+    } -> !ffd.worklist<#s>
+  }
+  return
+}
+
+// -----
+
+#s = #ffd.spec<head_dim = 64, value_dim = 64, group = 2, element = f16, scan_bits = 2, quant_block = 128, select_block = 16>
+func.func @foreign_pieces(%k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %q: memref<?x?x64xf16>, %n: memref<?xi32>, %scale: f32) {
+  ffd.tile.teams #s {
+  ^bb0(%row: index, %split: index, %splits: index):
+    %tail = ffd.tile.exact_extent %n[%row] : memref<?xi32>
+    %query = ffd.tile.query %q[%row] scale(%scale) : (memref<?x?x64xf16>, f32) -> !ffd.query<#s>
+    %init = ffd.tile.init %query : (!ffd.query<#s>) -> !ffd.state<#s>
+    // expected-error @below {{domain tail_share has other pieces than its team, expected the split and the number of splits of 'ffd.tile.teams'}}
+    %state = ffd.tile.distribute tail_share(%tail, %splits, %split : index, index, index) combine state init(%init : !ffd.state<#s>) {
+    ^bb0(%t: index, %before: !ffd.state<#s>):
+      ffd.tile.yield %before : !ffd.state<#s>
+    } -> !ffd.state<#s>
+  }
+  return
+}

@@ -44,3 +44,31 @@ TEST(InfiniteScore, IsNotAnEmptySequence) {
       EXPECT_TRUE(matchesReference(c));
     }
 }
+
+// A finite score, however low, is a score: one token alone is attended fully,
+// also where exp of its score is 0 in f32 (-2^11 / 8 = -256).
+TEST(VeryLowScore, IsAttended) {
+  ffdSpec spec = makeSpec(64, 64, 2);
+  spec.element = FFD_BF16;
+  std::string error;
+  EmulatedDecode decode(spec, "sm_90a", error);
+  ASSERT_EQ(error, "");
+  for (float low : {0x1p120f, 0x1p11f})
+    for (int splits : {1, 3}) {
+      CaseShape shape;
+      shape.spec = spec;
+      shape.kvHeads = 1;
+      shape.lengths = {1};
+      RandomCase c(shape, 9);
+      std::fill(c.k.begin(), c.k.end(), f32ToBF16(0));
+      c.k[5] = f32ToBF16(-low * 0x1p-10f);
+      c.build();
+      for (int64_t h = 0; h < 2; ++h)
+        c.q.as<uint16_t>()[h * 64 + 5] = f32ToBF16(0x1p10f);
+      const emulator::Report report = decode.run(c, splits, {});
+      ASSERT_TRUE(report.ok) << report.str();
+      for (int64_t i = 0; i < 64; ++i)
+        EXPECT_EQ(c.out.as<float>()[i], bf16ToF32(c.v[size_t(i)]));
+      EXPECT_FLOAT_EQ(c.lse.as<float>()[0], -low / 8);
+    }
+}

@@ -81,6 +81,33 @@ static LogicalResult checkPlace(TileTeamsOp teams,
   return failure(result.wasInterrupted());
 }
 
+/// The lowerings deal the row's own blocks and tail tokens to the team's own
+/// pieces, whatever a loop names: it must name those.
+static LogicalResult checkDomain(TileDistributeOp loop, TileTeamsOp teams) {
+  if (loop.getDomain() == Domain::worklist)
+    return success();
+  Value count = loop.getOver().front();
+  bool tail = loop.getDomain() == Domain::tail ||
+              loop.getDomain() == Domain::tail_share;
+  bool known;
+  if (auto extent = count.getDefiningOp<TileExtentOp>())
+    known = count == (tail ? extent.getTail() : extent.getBlocks());
+  else
+    known = tail && count.getDefiningOp<TileExactExtentOp>();
+  if (!known)
+    return loop.emitOpError("domain ")
+           << stringifyDomain(loop.getDomain()) << " runs over a value that is "
+           << "not the " << (tail ? "tail tokens" : "committed blocks")
+           << " of 'ffd.tile.extent', expected that result";
+  if (loop.getOver().size() == 3 && (loop.getOver()[1] != teams.getSplit() ||
+                                     loop.getOver()[2] != teams.getSplits()))
+    return loop.emitOpError("domain ")
+           << stringifyDomain(loop.getDomain())
+           << " has other pieces than its team, expected the split and the "
+              "number of splits of 'ffd.tile.teams'";
+  return success();
+}
+
 LogicalResult mlir::ffd::checkKernelArguments(TileTeamsOp teams) {
   auto function = teams->getParentOfType<FunctionOpInterface>();
   if (!function)
@@ -115,6 +142,8 @@ LogicalResult mlir::ffd::checkKernelArguments(TileTeamsOp teams) {
               "uses a second cache, expected one per kernel");
         view = other;
       }
+    if (auto loop = dyn_cast<TileDistributeOp>(op))
+      return checkDomain(loop, teams);
     if (auto query = dyn_cast<TileQueryOp>(op))
       return success(
           succeeded(check(op, "memory", query.getMemory(), "q")) &&

@@ -19,8 +19,6 @@ using namespace mlir::ffd;
 
 static constexpr float kLn2 = 0.693147180559945309417f;
 static constexpr float kLog2e = 1.44269504088896340736f;
-/// Below every reference that occurs.
-static constexpr float kNoReference = -1e30f;
 /// Pieces whose partial results are loaded together.
 static constexpr int64_t kPiecesAtOnce = 8;
 

@@ -18,7 +18,13 @@
 
 #include "ffd/Conversion/KernelArgs.h"
 
+#include <limits>
+
 namespace mlir::ffd {
+
+/// The reference of a softmax that has seen no score: above no finite one, and
+/// not infinite, so that differences of references are numbers.
+inline constexpr float kNoReference = -std::numeric_limits<float>::max();
 
 /// A row maximum: this warp's part of it, then that of the team.
 struct RowMaxValue {

@@ -462,7 +462,7 @@ LogicalResult KernelEmitter::emitThreshold(TileThresholdOp op) {
 LogicalResult KernelEmitter::emitInit(TileInitOp op) {
   StateValue state;
   for (int64_t t = 0; t < plan.headTiles; ++t) {
-    SmallVector<Value> reference(2, b.cf(-1e30f));
+    SmallVector<Value> reference(2, b.cf(kNoReference));
     if (op.getRowMax()) {
       // From head 4 i + tq to heads 2 tq and 2 tq + 1 of the tile of eight.
       RowMaxValue &pm = rowMaxima[op.getRowMax()];
@@ -472,7 +472,11 @@ LogicalResult KernelEmitter::emitInit(TileInitOp op) {
         Value unit = b.load(
             b.f32(), b.at(shared(plan.unit + 16 * i), b.shl(tq, 2)), 4);
         Value x = b.fmul(b.fmul(b.toFloat(pm.tiles[i]), unit), b.cf(kLog2e));
-        sources.push_back(b.select(b.isFinite(x), x, b.cf(-1e30f)));
+        // Without committed blocks a unit is worth 0 and the pseudo-max says
+        // nothing: scores far below 0 would all vanish against it.
+        Value known = b.band(
+            b.isFinite(x), b.fcmp(arith::CmpFPredicate::ONE, unit, b.cf(0)));
+        sources.push_back(b.select(known, x, b.cf(kNoReference)));
       }
       Value quad = b.band(lane, ~int64_t(3));
       for (int64_t c : {0, 1}) {
