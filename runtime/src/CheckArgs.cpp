@@ -100,8 +100,10 @@ private:
     if (!(a.sm_scale > 0) || !std::isfinite(a.sm_scale))
       return badField("sm_scale", std::to_string(a.sm_scale),
                       "a finite number above 0");
-    if (a.reserved != 0)
-      return badField("reserved", a.reserved, "0");
+    if (a.plan || a.pieces != 0)
+      return Status::invalid("field 'plan' of 'ffdDecodeArgs' is given, "
+                             "expected NULL and 0 pieces: a plan is for "
+                             "launches over device memory");
     x.rows = int64_t(a.batch) * a.kv_heads;
     int64_t tasks;
     if (!checkedProduct({x.rows, std::max(1, a.splits)}, tasks) ||

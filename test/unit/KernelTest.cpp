@@ -82,7 +82,7 @@ TEST(CheckArgs, EveryFieldIsChecked) {
   EXPECT_BAD(sm_scale, -1, "'sm_scale'");
   EXPECT_BAD(sm_scale, NAN, "'sm_scale'");
   EXPECT_BAD(sm_scale, INFINITY, "'sm_scale'");
-  EXPECT_BAD(reserved, 1, "'reserved' is 1");
+  EXPECT_BAD(pieces, 1, "'plan' of 'ffdDecodeArgs' is given");
 #undef EXPECT_BAD
 
   ffdDecodeArgs bad = c.args;

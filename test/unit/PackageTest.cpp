@@ -111,7 +111,7 @@ TEST(Package, MessagesNameTheField) {
   expectMessage(parse("\177ELF and more"), "does not begin with");
   expectMessage(parse(std::string("FFDK1\n") + std::string(100000, 'a')),
                 "ends inside its header");
-  expectMessage(edited("abi=1", "abi=99"), "has abi 99, expected 1");
+  expectMessage(edited("abi=2", "abi=99"), "has abi 99, expected 2");
   expectMessage(edited("kind=ptx", "kind=elf"), "has kind 'elf'");
   expectMessage(edited("group=4", "group=17"), "'group' is 17");
   expectMessage(edited("group=4\n", ""), "lacks the field 'group'");

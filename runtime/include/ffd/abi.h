@@ -12,8 +12,8 @@
 |*        called once for every row < batch * kv_heads and split < splits, in
 |*        any order, from any thread.
 |*   GPU  one kernel parameter, the struct by value; grid = batch * kv_heads *
-|*        splits CTAs in x (row-major: row * splits + split), block and dynamic
-|*        shared memory as the package says.
+|*        splits CTAs in x (row-major: row * splits + split), or `pieces` with a
+|*        plan; block and dynamic shared memory as the package says.
 |*
 |* All pieces of a row leave partial results in the workspace; the one that
 |* arrives last merges them in a fixed order, so results do not depend on
@@ -30,7 +30,7 @@ extern "C" {
 #endif
 
 /* Changes whenever a field of the structs below or the layout changes. */
-#define FFD_ABI_VERSION 1
+#define FFD_ABI_VERSION 2
 
 typedef enum ffdElement { FFD_F16 = 0, FFD_BF16 = 1 } ffdElement;
 
@@ -46,6 +46,16 @@ typedef struct ffdSpec {
   int32_t quant_block;
   int32_t select_block;
 } ffdSpec;
+
+/* One piece of a planned launch on a GPU: CTA i does piece i. 32 bytes. */
+typedef struct ffdPiece {
+  int32_t row;    /* sequence * kv_heads + head; negative: nothing to do      */
+  int32_t split;  /* which piece of the row                                   */
+  int32_t splits; /* pieces of the row, >= 1                                  */
+  int32_t first;  /* partial results of the row start at this one             */
+  int32_t length; /* visible tokens of the sequence                           */
+  int32_t reserved[3];
+} ffdPiece;
 
 /* Shapes are in elements, strides as named; row = sequence * kv_heads + head.
  * Pointers are device pointers on a GPU. Everything is contiguous unless it has
@@ -67,6 +77,10 @@ typedef struct ffdDecodeArgs {
   uint8_t *kept;             /* [row][kept_stride] one byte per selection
                                 block of the committed tokens, or NULL        */
   void *workspace;           /* Layout::workspaceBytes, counters zero         */
+  uint64_t *kept_count;      /* [row] the number of selection blocks kept is
+                                added here, or NULL                           */
+  const ffdPiece *plan;      /* [pieces] on a GPU, or NULL: every row has
+                                `splits` pieces                               */
   int64_t q_batch_stride;    /* elements                                      */
   int64_t q_head_stride;     /* elements                                      */
   int64_t page_stride;       /* entries                                       */
@@ -75,10 +89,10 @@ typedef struct ffdDecodeArgs {
   int64_t tail_head_stride;  /* token rows                                    */
   int32_t batch;
   int32_t kv_heads;
-  int32_t splits;            /* pieces per row, >= 1                          */
+  int32_t splits;            /* pieces per row, >= 1; not read with a plan    */
   int32_t lag;               /* newest tokens that stay in 16 bit, >= 0       */
   float sm_scale;            /* softmax scale, > 0                            */
-  int32_t reserved;          /* 0                                             */
+  int32_t pieces;            /* entries of plan, 0 without one                */
 } ffdDecodeArgs;
 
 /* Also part of the contract:
