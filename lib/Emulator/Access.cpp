@@ -76,6 +76,8 @@ std::string Machine::describeAddress(uintptr_t address, const Block &block) {
 static const char *verb(int flags) {
   if (flags & Machine::AtomicAccess)
     return "atomic access";
+  if (flags & Machine::Prefetch)
+    return "prefetch";
   return flags & Machine::Write ? "write" : "read";
 }
 
@@ -198,8 +200,9 @@ void Machine::accessFor(Lane &lane, uintptr_t address, uint32_t bytes,
   uint64_t offset;
   if (!bytes || !options.checkMemory)
     return;
-  if (Shadow *shadow =
-          locate(lane, address, bytes, alignment, flags, place, offset))
+  Shadow *shadow =
+      locate(lane, address, bytes, alignment, flags, place, offset);
+  if (shadow && !(flags & Prefetch))
     checkCells(lane, *shadow, offset, bytes, flags, place,
                shadow == &lane.block->shadow);
 }

@@ -163,6 +163,18 @@ static void executeBulkStore(Machine &m, Lane &lane, const Instruction &i,
   m.startCopy(copy);
 }
 
+// cp.async.bulk.prefetch.L2.global [a], bytes.
+static void executeBulkPrefetch(Machine &m, Lane &lane, const Instruction &i,
+                                uint64_t *regs) {
+  uintptr_t address = addressOf(i.operands[0], regs);
+  uint32_t bytes = uint32_t(read(m, lane, i.operands[1], regs));
+  if (bytes % 16)
+    m.fail(lane, lane.place,
+           "misaligned access: a bulk prefetch of " + llvm::utostr(bytes) +
+               " bytes, which is no multiple of 16");
+  m.accessFor(lane, address, bytes, 16, Machine::Prefetch, lane.place);
+}
+
 static void executeNothing(Machine &, Lane &, const Instruction &, uint64_t *) {
 }
 
@@ -184,7 +196,9 @@ bool ffd::emulator::resolveAsyncCopy(Instruction &i) {
     i.execute = executeWaitGroup;
     i.b = what == "wait_all";
   } else if (what == "prefetch") {
-    i.execute = executeNothing;
+    if (i.has("tensor") || i.operands.size() < 2)
+      return false;
+    i.execute = executeBulkPrefetch;
   } else if (bulk) {
     if (i.has("multicast::cluster") || i.has("tensor") || i.has("reduce"))
       return false;

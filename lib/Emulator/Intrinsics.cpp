@@ -224,6 +224,10 @@ static bool copyOf(StringRef name, unsigned operands, std::string &ptx) {
               .str();
     return true;
   }
+  if (name == "cp.async.bulk.prefetch.L2") {
+    ptx = Text("cp.async.bulk.prefetch.L2.global").address(0).reg(1).str();
+    return true;
+  }
   if (name == "cp.async.bulk.shared.cta.to.global") {
     ptx = Text("cp.async.bulk.global.shared::cta.bulk_group")
               .address(0)
@@ -322,8 +326,7 @@ static bool plainOf(StringRef name, unsigned results, unsigned operands,
     ptx = Text(name).str();
     return !name.contains("async_generic");
   }
-  if (name.starts_with("prefetch") || name.starts_with("applypriority") ||
-      name.starts_with("cp.async.bulk.prefetch.L2")) {
+  if (name.starts_with("prefetch") || name.starts_with("applypriority")) {
     ptx = "prefetch;";
     return true;
   }

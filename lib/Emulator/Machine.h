@@ -208,6 +208,7 @@ public:
     Write = 2,
     AtomicAccess = 4,
     BlockScope = 8, ///< of an atomic access
+    Prefetch = 16,  ///< touches nothing, but must be within bounds
   };
   /// Checks an access of a lane.
   void access(uintptr_t address, uint32_t bytes, uint32_t alignment, int flags,

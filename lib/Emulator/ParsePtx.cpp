@@ -15,6 +15,7 @@
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/bit.h"
 
 using namespace ffd::emulator;
 using llvm::StringRef;
@@ -52,6 +53,7 @@ private:
   StringRef rest;
   GpuOp &op;
   std::string &error;
+  bool doubles = false; ///< of the instruction being parsed
   llvm::StringMap<unsigned> names;
   llvm::StringMap<int> labels;
   llvm::SmallVector<std::pair<size_t, std::string>> branches;
@@ -148,6 +150,7 @@ bool Parser::instruction() {
   name.split(parts, '.', -1, /*KeepEmpty=*/false);
   for (StringRef part : parts)
     result.parts.push_back(part.str());
+  doubles = name.ends_with(".f64");
   if (result.part(0) == "bra") {
     StringRef label = word();
     branches.push_back({op.program.size(), label.str()});
@@ -241,6 +244,20 @@ bool Parser::operand(Operand &result) {
   if ((name.starts_with("0f") || name.starts_with("0F")) && name.size() == 10 &&
       !name.drop_front(2).getAsInteger(16, bits)) {
     result = Operand::ofImmediate(int64_t(bits));
+    return true;
+  }
+  if ((name.starts_with("0d") || name.starts_with("0D")) && name.size() == 18 &&
+      !name.drop_front(2).getAsInteger(16, bits)) {
+    result = Operand::ofImmediate(int64_t(bits));
+    return true;
+  }
+  double real;
+  if (llvm::isDigit(name.front()) && name.contains('.') &&
+      !name.getAsDouble(real)) {
+    real = minus ? -real : real;
+    result = Operand::ofImmediate(
+        int64_t(doubles ? llvm::bit_cast<uint64_t>(real)
+                        : llvm::bit_cast<uint32_t>(float(real))));
     return true;
   }
   int64_t number;
