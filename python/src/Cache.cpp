@@ -1,0 +1,308 @@
+//===- Cache.cpp - Split caches of Python callers -------------------------===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Cache.h"
+
+#include "Scan.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace ffd::python {
+
+static constexpr char kQueryAxes[] = "[batch, heads, head_dim]";
+static constexpr char kTokenAxes[] = "[batch, tokens, kv_heads, channels]";
+
+/// K, V and the lengths of a call, checked against each other.
+namespace {
+struct Tokens {
+  ElementArray k, v;
+  std::vector<int64_t> lengths; ///< of every sequence
+  int64_t longest = 0;
+
+  Tokens(nb::handle kArray, nb::handle vArray,
+         const std::optional<Lengths> &given)
+      : k("k", kArray, 4, kTokenAxes), v("v", vArray, 4, kTokenAxes) {
+    v.expectElement(k);
+    for (size_t axis = 0; axis < 3; ++axis)
+      v.expectSize(axis, k.shape(axis), "as in 'k'");
+    checkDims();
+    const int64_t sources = k.shape(0), tokens = k.shape(1);
+    const int64_t batch = given ? int64_t(given->shape(0)) : sources;
+    if (batch < 1)
+      raiseValue("argument 'k' has shape " + k.shapeText() +
+                 ", expected at least one sequence");
+    if (k.shape(2) < 1)
+      raiseValue("argument 'k' has shape " + k.shapeText() +
+                 ", expected at least one kv head");
+    if (sources != 1 && sources != batch)
+      raiseValue("argument 'lengths' has " + std::to_string(batch) +
+                 " entries, expected " + std::to_string(sources) +
+                 ", the sequences of 'k' (any number only if 'k' holds one "
+                 "sequence for all)");
+    lengths.assign(size_t(batch), tokens);
+    for (size_t i = 0; given && i < lengths.size(); ++i) {
+      lengths[i] = given->data()[i];
+      if (lengths[i] < 0 || lengths[i] > tokens)
+        raiseValue("argument 'lengths' has " + std::to_string(lengths[i]) +
+                   " at " + std::to_string(i) + ", expected 0 to " +
+                   std::to_string(tokens) + ", the tokens of 'k'");
+    }
+    longest = *std::max_element(lengths.begin(), lengths.end());
+  }
+
+  int64_t batch() const { return int64_t(lengths.size()); }
+
+private:
+  void checkDims() const {
+    const int64_t d = k.shape(3), dv = v.shape(3);
+    if (d != 64 && d != 80 && d != 96 && d != 128 && d != 192 && d != 256)
+      raiseValue("argument 'k' has shape " + k.shapeText() +
+                 ", expected a head dim of 64, 80, 96, 128, 192 or 256");
+    if (dv < 16 || dv > 256 || dv % 16)
+      raiseValue("argument 'v' has shape " + v.shapeText() +
+                 ", expected a head dim that is a multiple of 16 from 16 to "
+                 "256");
+  }
+};
+
+/// q in aligned, dense memory.
+struct Query {
+  HostBuffer elements;
+  int64_t heads, dim;
+
+  explicit Query(const ElementArray &q) : heads(q.shape(1)), dim(q.shape(2)) {
+    check(elements.allocate("query", q.shape(0) * heads * dim * 2, 0));
+    uint16_t *to = elements.as<uint16_t>();
+    for (int64_t b = 0; b < q.shape(0); ++b)
+      for (int64_t h = 0; h < heads; ++h, to += dim)
+        std::memcpy(to, q.data() + b * q.stride(0) + h * q.stride(1),
+                    size_t(dim) * 2);
+  }
+
+  void fill(ffdDecodeArgs &args) const {
+    args.q = elements.data();
+    args.q_batch_stride = heads * dim;
+    args.q_head_stride = dim;
+  }
+};
+} // namespace
+
+/// That q fits `batch` sequences of `kvHeads` heads; returns the group.
+static int32_t checkQuery(const ElementArray &q, int64_t batch, int64_t kvHeads,
+                          int64_t headDim, int32_t element) {
+  if (q.element() != element)
+    throw nb::type_error(
+        (std::string("argument 'q' has dtype ") +
+         (q.element() == FFD_F16 ? "float16" : "bfloat16") + ", expected " +
+         (element == FFD_F16 ? "float16" : "bfloat16") + ", the dtype of K")
+            .c_str());
+  q.expectSize(0, batch, "the sequences of K and V");
+  q.expectSize(2, headDim, "the head dim of K");
+  const int64_t heads = q.shape(1), group = heads / kvHeads;
+  if (heads % kvHeads != 0 || group < 1 || group > 16)
+    raiseValue("argument 'q' has shape " + q.shapeText() +
+               ", expected heads that are 1 to 16 times the kv heads of K, " +
+               std::to_string(kvHeads));
+  return int32_t(group);
+}
+
+Cache::Cache(Runtime &runtime, nb::handle kArray, nb::handle vArray,
+             std::optional<Lengths> lengths, int scanBits, int64_t lag) {
+  Tokens tokens(kArray, vArray, lengths);
+  const ElementArray &k = tokens.k, &v = tokens.v;
+  SplitCacheOptions options;
+  options.spec.head_dim = int32_t(std::min<int64_t>(k.shape(3), INT32_MAX));
+  options.spec.value_dim = int32_t(std::min<int64_t>(v.shape(3), INT32_MAX));
+  options.spec.group = 1; // the caller's query decides
+  options.spec.element = k.element();
+  options.spec.scan_bits = scanBits;
+  options.spec.quant_block = 128;
+  options.spec.select_block = 16; // likewise; the layout is the same for all
+  options.batch = tokens.batch();
+  options.kvHeads = k.shape(2);
+  options.kvBatch = k.shape(0);
+  options.tokens = k.shape(1);
+  options.k = k.tokens();
+  options.v = v.tokens();
+  options.lengths = tokens.lengths;
+  options.lag = lag;
+  Status status;
+  {
+    nb::gil_scoped_release release;
+    status = SplitCache::create(options, runtime.pool(), cache);
+  }
+  check(status);
+}
+
+struct Cache::Call {
+  ffdSpec spec;
+  ffdDecodeArgs args = {};
+  std::optional<Query> query;
+
+  Call(const SplitCache &cache, nb::handle qArray, int selectBlock,
+       float smScale)
+      : spec(cache.spec()) {
+    const ElementArray q("q", qArray, 3, kQueryAxes);
+    spec.group = checkQuery(q, cache.batch(), cache.kvHeads(), spec.head_dim,
+                            spec.element);
+    spec.select_block = selectBlock;
+    query.emplace(q);
+    cache.fill(args);
+    query->fill(args);
+    args.sm_scale = smScale;
+  }
+};
+
+nb::tuple Cache::decode(Runtime &runtime, nb::handle q,
+                        const ConstFloats1 &delta, float smScale,
+                        int selectBlock, int splits) const {
+  Call call(*cache, q, selectBlock, smScale);
+  check(checkSpec(call.spec));
+  const size_t batch = size_t(cache->batch()),
+               heads = size_t(cache->kvHeads() * call.spec.group);
+  if (delta.shape(0) != batch)
+    raiseValue("argument 'delta' has " + std::to_string(delta.shape(0)) +
+               " entries, expected 1 or " + std::to_string(batch) +
+               ", the sequences of the cache");
+  const NewArray<float> out({batch, heads, size_t(call.spec.value_dim)});
+  const NewArray<float> lse({batch, heads});
+  const NewArray<uint8_t> kept(
+      {batch, size_t(cache->kvHeads()), size_t(selects(selectBlock))});
+  ffdDecodeArgs &args = call.args;
+  args.delta = delta.data();
+  args.out = out.data();
+  args.lse = lse.data();
+  args.splits = splits;
+  args.kept = kept.data();
+  args.kept_stride = selects(selectBlock);
+  Status status;
+  {
+    nb::gil_scoped_release release;
+    status = runtime.decode(call.spec, Program::Decode, args);
+  }
+  check(status);
+  return nb::make_tuple(out.object(), lse.object(), kept.object());
+}
+
+nb::tuple Cache::scan(Runtime &runtime, nb::handle q, float smScale,
+                      bool wantUnits, bool wantScores) const {
+  Call call(*cache, q, 16, smScale);
+  const size_t batch = size_t(cache->batch()),
+               heads = size_t(cache->kvHeads() * call.spec.group);
+  int64_t longest = 0;
+  for (int64_t s = 0; s < cache->batch(); ++s)
+    longest = std::max(longest, cache->length(s));
+  const int64_t committed = cache->maxBlocks() * call.spec.quant_block;
+  std::optional<NewArray<int32_t>> units;
+  std::optional<NewArray<float>> scores;
+  const NewArray<float> unit({batch, heads}), pseudoMax({batch, heads});
+  ScanOutputs outputs;
+  if (wantUnits) {
+    units.emplace(std::vector<size_t>{batch, heads, size_t(committed)});
+    outputs.units = units->data();
+    outputs.unitsStride = committed;
+  }
+  if (wantScores) {
+    scores.emplace(std::vector<size_t>{batch, heads, size_t(longest)});
+    outputs.scores = scores->data();
+    outputs.scoresStride = longest;
+  }
+  outputs.unit = unit.data();
+  outputs.pseudoMax = pseudoMax.data();
+  {
+    nb::gil_scoped_release release;
+    scanScores(call.spec, call.args, runtime.pool(), outputs);
+  }
+  return nb::make_tuple(units ? units->object() : nb::none(), unit.object(),
+                        scores ? scores->object() : nb::none(),
+                        pseudoMax.object());
+}
+
+DecodeBytes Cache::bytes(const std::optional<ConstKept> &kept) const {
+  if (!kept)
+    return cache->decodeBytes(nullptr, 0);
+  if (int64_t(kept->shape(0)) != cache->batch() ||
+      int64_t(kept->shape(1)) != cache->kvHeads() ||
+      int64_t(kept->shape(2)) < cache->maxSelects())
+    raiseValue("argument 'kept' has shape [" + std::to_string(kept->shape(0)) +
+               ", " + std::to_string(kept->shape(1)) + ", " +
+               std::to_string(kept->shape(2)) + "], expected [" +
+               std::to_string(cache->batch()) + ", " +
+               std::to_string(cache->kvHeads()) + ", " +
+               std::to_string(cache->maxSelects()) + "]");
+  return cache->decodeBytes(kept->data(), int64_t(kept->shape(2)));
+}
+
+/// K or V as the exact kernel reads it: [sequence][head][token][channel].
+static Status transpose(const ElementArray &from, int64_t longest,
+                        ThreadPool &pool, HostBuffer &to) {
+  const int64_t sources = from.shape(0), heads = from.shape(2),
+                dim = from.shape(3);
+  int64_t bytes = 0;
+  if (!checkedProduct({sources, heads, longest, dim, 2}, bytes))
+    return Status(StatusCode::OutOfMemory,
+                  "the size of row-major K and V does not fit in 64 bits");
+  FFD_RETURN_IF_ERROR(to.allocate("row-major K and V", bytes, 0xFF));
+  pool.parallelFor(sources * heads, [&](int64_t row) {
+    for (int64_t t = 0; t < longest; ++t)
+      std::memcpy(to.as<uint16_t>() + (row * longest + t) * dim,
+                  from.tokens().at(row / heads, t, row % heads),
+                  size_t(dim) * 2);
+  });
+  return Status::success();
+}
+
+nb::tuple exact(Runtime &runtime, nb::handle qArray, nb::handle kArray,
+                nb::handle vArray, std::optional<Lengths> lengths,
+                float smScale) {
+  Tokens tokens(kArray, vArray, lengths);
+  const ElementArray q("q", qArray, 3, kQueryAxes);
+  const ElementArray &k = tokens.k, &v = tokens.v;
+  ffdSpec spec = {};
+  spec.head_dim = int32_t(std::min<int64_t>(k.shape(3), INT32_MAX));
+  spec.value_dim = int32_t(std::min<int64_t>(v.shape(3), INT32_MAX));
+  spec.group =
+      checkQuery(q, tokens.batch(), k.shape(2), k.shape(3), k.element());
+  spec.element = k.element();
+  spec.scan_bits = 2;
+  spec.quant_block = 128;
+  spec.select_block = 16;
+  check(checkSpec(spec));
+  const Query query(q);
+  const NewArray<float> out(
+      {size_t(q.shape(0)), size_t(q.shape(1)), size_t(spec.value_dim)});
+  const NewArray<float> lse({size_t(q.shape(0)), size_t(q.shape(1))});
+  const std::vector<int32_t> lengths32(tokens.lengths.begin(),
+                                       tokens.lengths.end());
+  ffdDecodeArgs args = {};
+  query.fill(args);
+  args.lengths = lengths32.data();
+  args.out = out.data();
+  args.lse = lse.data();
+  args.batch = int32_t(tokens.batch());
+  args.kv_heads = int32_t(k.shape(2));
+  args.sm_scale = smScale;
+  args.tail_head_stride = tokens.longest;
+  args.tail_batch_stride = k.shape(0) == 1 ? 0 : k.shape(2) * tokens.longest;
+  HostBuffer kRows, vRows;
+  Status status;
+  {
+    nb::gil_scoped_release release;
+    status = transpose(k, tokens.longest, runtime.pool(), kRows);
+    if (status.ok())
+      status = transpose(v, tokens.longest, runtime.pool(), vRows);
+    args.tail_k = kRows.data();
+    args.tail_v = vRows.data();
+    if (status.ok())
+      status = runtime.decode(spec, Program::Exact, args);
+  }
+  check(status);
+  return nb::make_tuple(out.object(), lse.object());
+}
+
+} // namespace ffd::python

@@ -1,0 +1,66 @@
+//===- Cache.h - Split caches of Python callers -----------------*- C++ -*-===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A split cache built from the caller's arrays, and the decodes over it. A
+// cache does not change once it is built, so threads may share it.
+//
+//===----------------------------------------------------------------------===//
+#ifndef FFD_PYTHON_CACHE_H
+#define FFD_PYTHON_CACHE_H
+
+#include "Arrays.h"
+#include "Runtime.h"
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace ffd::python {
+
+using ConstFloats1 = HostArray<const float, 1>;
+using Lengths = HostArray<const int64_t, 1>;
+using ConstKept = HostArray<const uint8_t, 3>;
+
+class Cache {
+public:
+  /// k [1 or batch, tokens, kv heads, head dim], v likewise; lengths [batch],
+  /// or none for all tokens.
+  Cache(Runtime &runtime, nb::handle k, nb::handle v,
+        std::optional<Lengths> lengths, int scanBits, int64_t lag);
+
+  /// (out [batch, heads, value dim], lse [batch, heads], kept [batch, kv heads,
+  /// selects(selectBlock)], 0 beyond the sequence).
+  nb::tuple decode(Runtime &runtime, nb::handle q, const ConstFloats1 &delta,
+                   float smScale, int selectBlock, int splits) const;
+
+  /// (units [batch, heads, committed tokens] or None, unit [batch, heads],
+  /// scores [batch, heads, tokens] or None, pseudo-max [batch, heads]), as
+  /// ScanOutputs says; the sizes are those of the longest sequence.
+  nb::tuple scan(Runtime &runtime, nb::handle q, float smScale, bool units,
+                 bool scores) const;
+
+  const SplitCache &split() const { return *cache; }
+  /// Most selection blocks of a sequence.
+  int64_t selects(int selectBlock) const {
+    return cache->maxBlocks() * (cache->spec().quant_block / selectBlock);
+  }
+  /// kept [batch, kv heads, selects(16)], or none: everything.
+  DecodeBytes bytes(const std::optional<ConstKept> &kept) const;
+
+private:
+  /// The query in aligned memory of its own, and the fields that describe it.
+  struct Call;
+
+  std::unique_ptr<SplitCache> cache;
+};
+
+/// (out, lse) of exact attention over 16-bit K and V, compiled by FFD too.
+nb::tuple exact(Runtime &runtime, nb::handle q, nb::handle k, nb::handle v,
+                std::optional<Lengths> lengths, float smScale);
+
+} // namespace ffd::python
+#endif // FFD_PYTHON_CACHE_H

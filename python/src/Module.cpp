@@ -1,0 +1,126 @@
+//===- Module.cpp - The extension module ffd._ffd -------------------------===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The few functions below the package's Python layer (python/ffd), which fills
+// in defaults, allocates results and documents them. python/ffd/_ffd.pyi types
+// them.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Cache.h"
+#include "SplitFunctions.h"
+
+#include "ffd/CudaDriver.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+using namespace ffd;
+using namespace ffd::python;
+using namespace nb::literals;
+
+/// Devices that the CUDA driver offers, and why there are none.
+static std::tuple<int, std::string> cudaDevices() {
+  std::shared_ptr<const CudaDriver> driver;
+  int count = 0;
+  Status status = CudaDriver::load("", driver);
+  if (status.ok())
+    status = driver->deviceCount(count);
+  return {status.ok() ? count : 0, status.message()};
+}
+
+static nb::dict bytesOf(const DecodeBytes &bytes) {
+  nb::dict result;
+  result["scan"] = bytes.scan;
+  result["kept"] = bytes.kept;
+  result["tail"] = bytes.tail;
+  result["dense"] = bytes.dense;
+  result["kept_blocks"] = bytes.keptBlocks;
+  result["select_blocks"] = bytes.selectBlocks;
+  return result;
+}
+
+NB_MODULE(_ffd, m) {
+  nb::exception<Error>(m, "Error", PyExc_RuntimeError);
+
+  nb::class_<Runtime>(m, "Runtime")
+      .def(nb::init<std::string, int, std::string, bool, std::string>(),
+           "target"_a, "threads"_a, "kernel_dir"_a, "jit"_a, "jit_path"_a)
+      .def_prop_ro("target", &Runtime::target)
+      .def_prop_ro("threads", [](Runtime &r) { return r.pool().threads(); })
+      .def(
+          "prepare",
+          [](Runtime &r, const std::string &program, int headDim, int valueDim,
+             int group, const std::string &element, int scanBits,
+             int selectBlock) {
+            const ffdSpec spec = {
+                headDim,    valueDim,
+                group,      element == "bfloat16" ? FFD_BF16 : FFD_F16,
+                scanBits,   128,
+                selectBlock};
+            std::string target;
+            Status status;
+            {
+              nb::gil_scoped_release release;
+              status = r.prepare(
+                  spec, program == "exact" ? Program::Exact : Program::Decode,
+                  target);
+            }
+            check(status);
+            return target;
+          },
+          "program"_a, "head_dim"_a, "value_dim"_a, "group"_a, "element"_a,
+          "scan_bits"_a, "select_block"_a);
+
+  nb::class_<Cache>(m, "Cache")
+      .def(nb::init<Runtime &, nb::handle, nb::handle, std::optional<Lengths>,
+                    int, int64_t>(),
+           "runtime"_a, "k"_a, "v"_a, "lengths"_a.none(), "scan_bits"_a,
+           "lag"_a)
+      .def("decode", &Cache::decode, "runtime"_a, "q"_a, "delta"_a,
+           "sm_scale"_a, "select_block"_a, "splits"_a)
+      .def("scan", &Cache::scan, "runtime"_a, "q"_a, "sm_scale"_a, "units"_a,
+           "scores"_a)
+      .def("selects", &Cache::selects, "select_block"_a)
+      .def(
+          "bytes",
+          [](const Cache &c, const std::optional<ConstKept> &kept) {
+            return bytesOf(c.bytes(kept));
+          },
+          "kept"_a.none())
+      .def_prop_ro("batch", [](const Cache &c) { return c.split().batch(); })
+      .def_prop_ro("kv_heads",
+                   [](const Cache &c) { return c.split().kvHeads(); })
+      .def_prop_ro("head_dim",
+                   [](const Cache &c) { return c.split().spec().head_dim; })
+      .def_prop_ro("value_dim",
+                   [](const Cache &c) { return c.split().spec().value_dim; })
+      .def_prop_ro("element",
+                   [](const Cache &c) {
+                     return c.split().spec().element == FFD_BF16 ? "bfloat16"
+                                                                 : "float16";
+                   })
+      .def_prop_ro("scan_bits",
+                   [](const Cache &c) { return c.split().spec().scan_bits; })
+      .def_prop_ro("lag", [](const Cache &c) { return c.split().lag(); })
+      .def_prop_ro("nbytes",
+                   [](const Cache &c) { return c.split().totalBytes(); })
+      .def_prop_ro("lengths", [](const Cache &c) {
+        std::vector<int64_t> lengths;
+        for (int64_t s = 0; s < c.split().batch(); ++s)
+          lengths.push_back(c.split().length(s));
+        return lengths;
+      });
+
+  m.def("exact", &exact, "runtime"_a, "q"_a, "k"_a, "v"_a, "lengths"_a.none(),
+        "sm_scale"_a);
+  m.def("split", &ffd::python::split, "runtime"_a, "k"_a, "scan_bits"_a);
+  m.def("merge", &merge, "outs"_a, "lses"_a);
+  m.def("cuda_devices", &cudaDevices);
+}

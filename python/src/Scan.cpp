@@ -1,0 +1,249 @@
+//===- Scan.cpp - Approximate scores of a split cache ---------------------===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// One function per section of docs/numerics.md. This file must be compiled
+// without contraction (-ffp-contract=off).
+//
+//===----------------------------------------------------------------------===//
+
+#include "Scan.h"
+
+#include "ffd/Float16.h"
+#include "ffd/Split.h"
+#include "ffd/ThreadPool.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+namespace ffd::python {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+constexpr float kSmallest = 0x1p-100f; // query_c2
+
+float roundF16(float value) { return f16ToF32(f32ToF16(value)); }
+
+/// The larger one; NaN if either is.
+float maxNaN(float a, float b) {
+  return std::isnan(a) || std::isnan(b) ? kNaN : std::max(a, b);
+}
+
+/// floor(log2(x)) of a positive finite number, else 0.
+int floorLog2(float x) { return x > 0 && std::isfinite(x) ? std::ilogb(x) : 0; }
+
+/// A query head of a row, as the scan needs it.
+struct Head {
+  std::vector<float> q, qh;
+  float F = 0;
+  int e = 0;
+};
+
+/// One row: the queries of a sequence that share a kv head.
+class Row {
+public:
+  Row(const ffdSpec &spec, const ffdDecodeArgs &args, int64_t row)
+      : spec(spec), layout(layoutOf(spec)), args(args), row(row),
+        sequence(row / args.kv_heads), head(row % args.kv_heads),
+        blocks(committedBlocks(spec, args.lengths[sequence], args.lag)),
+        tail(tailTokens(spec, args.lengths[sequence], args.lag)),
+        heads(size_t(spec.group)) {
+    prepareQuery();
+  }
+
+  /// scan_c1 and scan_c2 of one block: a[head][quant_block].
+  void scanBlock(int64_t block, int32_t *a) const {
+    const int64_t slot =
+        args.page_table[sequence * args.page_stride + block] * args.kv_heads +
+        head;
+    const auto *thumbnail = static_cast<const uint8_t *>(args.thumbnails) +
+                            slot * layout.thumbnailBytes();
+    std::vector<int32_t> weights(size_t(spec.head_dim));
+    const int32_t levels = (1 << spec.scan_bits) - 1; // 2 L
+    std::vector<std::vector<int32_t>> Q(heads.size());
+    for (size_t g = 0; g < heads.size(); ++g)
+      Q[g] = fold(heads[g], thumbnail);
+    for (int64_t t = 0; t < spec.quant_block; ++t) {
+      for (int64_t c = 0; c < spec.head_dim; ++c)
+        weights[size_t(c)] = 2 * codeAt(layout, thumbnail, t, c) - levels;
+      for (size_t g = 0; g < heads.size(); ++g) {
+        int32_t sum = 0;
+        for (int64_t c = 0; c < spec.head_dim; ++c)
+          sum += Q[g][size_t(c)] * weights[size_t(c)];
+        a[int64_t(g) * spec.quant_block + t] = sum;
+      }
+    }
+  }
+
+  /// tail_c1.
+  float tailScore(size_t g, int64_t token) const {
+    const auto *k = static_cast<const uint16_t *>(args.tail_k) +
+                    (sequence * args.tail_batch_stride +
+                     head * args.tail_head_stride + token) *
+                        spec.head_dim;
+    float p[16] = {};
+    for (int64_t c = 0; c < spec.head_dim; ++c)
+      p[c % 16] = std::fma(heads[g].q[size_t(c)],
+                           elementToF32(spec.element, k[c]), p[c % 16]);
+    for (int width = 8; width > 0; width /= 2)
+      for (int i = 0; i < width; ++i)
+        p[i] += p[i + width];
+    return args.sm_scale * p[0];
+  }
+
+  const ffdSpec &spec;
+  const Layout layout;
+  const ffdDecodeArgs &args;
+  const int64_t row, sequence, head, blocks, tail;
+  std::vector<Head> heads;
+  bool finite = true; // query_c5
+
+private:
+  float toScanScale(uint16_t bits) const {
+    const float s = elementToF32(spec.element, bits);
+    return spec.element == FFD_F16 ? s : roundF16(std::ldexp(s, -power));
+  }
+
+  /// query_c1 to query_c5.
+  void prepareQuery() {
+    const auto *smax =
+        static_cast<const uint16_t *>(args.smax) + row * layout.paddedHeadDim();
+    if (spec.element == FFD_BF16) {
+      float top = 0;
+      for (int64_t c = 0; c < spec.head_dim; ++c)
+        top = maxNaN(top,
+                     elementToF32(spec.element, smax[Layout::scaleIndex(c)]));
+      power = std::clamp(floorLog2(top), -126, 126);
+    }
+    std::vector<float> scales(size_t(spec.head_dim));
+    for (int64_t c = 0; c < spec.head_dim; ++c)
+      scales[size_t(c)] = toScanScale(smax[Layout::scaleIndex(c)]);
+    for (size_t g = 0; g < heads.size(); ++g)
+      prepareHead(g, scales);
+  }
+
+  void prepareHead(size_t g, const std::vector<float> &scales) {
+    const auto *bits = static_cast<const uint16_t *>(args.q) +
+                       sequence * args.q_batch_stride +
+                       (head * spec.group + int64_t(g)) * args.q_head_stride;
+    Head &h = heads[g];
+    h.q.resize(scales.size());
+    h.qh.assign(scales.size(), 0);
+    float m = 0;
+    for (size_t c = 0; c < scales.size(); ++c) {
+      h.q[c] = elementToF32(spec.element, bits[c]);
+      m = maxNaN(m, std::fabs(h.q[c]) * scales[c]); // query_c2
+    }
+    finite &= std::isfinite(m); // query_c5
+    if (m < kSmallest)
+      m = 0;
+    const float inv = m == 0 ? 0 : 126 / m;
+    float A = 0; // query_c3
+    for (size_t c = 0; c < scales.size(); ++c)
+      if (scales[c] != 0)
+        A = maxNaN(A, std::fabs(h.q[c] * inv));
+    h.e = A == 0 ? 0 : std::clamp(floorLog2(A) - 14, 0, 15);
+    for (size_t c = 0; c < scales.size(); ++c)
+      if (scales[c] != 0)
+        h.qh[c] = roundF16(std::ldexp(h.q[c] * inv, -h.e));
+    const float scaled = std::ldexp(m / 126, power); // query_c4
+    h.F = args.sm_scale * scaled * 0x1p-8f;
+  }
+
+  /// scan_c1: Q of every channel.
+  std::vector<int32_t> fold(const Head &h, const uint8_t *thumbnail) const {
+    std::vector<int32_t> Q(h.qh.size());
+    for (size_t c = 0; c < Q.size(); ++c) {
+      const float s = toScanScale(scaleAt(layout, thumbnail, int64_t(c)));
+      const float y = std::ldexp(roundF16(h.qh[c] * s), h.e);
+      const float hi = std::nearbyint(y), lo = std::nearbyint(128 * (y - hi));
+      Q[c] = std::isfinite(y) ? int32_t(128 * hi + lo) : 0;
+    }
+    return Q;
+  }
+
+  int power = 0; // query_c1
+};
+
+/// One row's part of the outputs.
+class Writer {
+public:
+  Writer(const Row &row, const ScanOutputs &outputs)
+      : row(row), to(outputs), group(row.spec.group),
+        first(row.row * row.spec.group) {}
+
+  void run() {
+    std::vector<float> top(size_t(group), -kInfinity);
+    std::vector<int32_t> a(size_t(group * row.spec.quant_block));
+    const bool all = to.units || to.scores;
+    for (int64_t block = 0; block < row.blocks; ++block) {
+      const bool end = block == 0 || block == row.blocks - 1;
+      if (!all && !end)
+        continue; // the pseudo-max looks at the ends only
+      if (row.finite)
+        row.scanBlock(block, a.data());
+      for (int64_t g = 0; g < group; ++g)
+        writeBlock(block, g, &a[size_t(g * row.spec.quant_block)],
+                   end ? &top[size_t(g)] : nullptr);
+    }
+    for (int64_t g = 0; g < group; ++g)
+      writeTail(g, top[size_t(g)]);
+  }
+
+private:
+  void writeBlock(int64_t block, int64_t g, const int32_t *a, float *top) {
+    const int64_t quant = row.spec.quant_block;
+    for (int64_t t = 0; t < quant; ++t) {
+      const float score =
+          row.finite ? row.heads[size_t(g)].F * float(a[t]) : kNaN;
+      if (to.units)
+        to.units[(first + g) * to.unitsStride + block * quant + t] = a[t];
+      if (to.scores)
+        to.scores[(first + g) * to.scoresStride + block * quant + t] = score;
+      if (top)
+        *top = maxNaN(*top, score);
+    }
+  }
+
+  void writeTail(int64_t g, float top) {
+    const int64_t start = row.blocks * row.spec.quant_block;
+    for (int64_t t = 0; t < row.tail; ++t) {
+      const float score = row.tailScore(size_t(g), t);
+      if (to.scores)
+        to.scores[(first + g) * to.scoresStride + start + t] = score;
+      top = maxNaN(top, score);
+    }
+    if (to.scores)
+      std::fill(to.scores + (first + g) * to.scoresStride + start + row.tail,
+                to.scores + (first + g + 1) * to.scoresStride, -kInfinity);
+    if (to.units)
+      std::fill(to.units + (first + g) * to.unitsStride + start,
+                to.units + (first + g + 1) * to.unitsStride, 0);
+    if (to.unit)
+      to.unit[first + g] = row.heads[size_t(g)].F;
+    if (to.pseudoMax)
+      to.pseudoMax[first + g] = top;
+  }
+
+  const Row &row;
+  const ScanOutputs &to;
+  const int64_t group, first;
+};
+
+} // namespace
+
+void scanScores(const ffdSpec &spec, const ffdDecodeArgs &args,
+                ThreadPool &pool, const ScanOutputs &outputs) {
+  pool.parallelFor(int64_t(args.batch) * args.kv_heads, [&](int64_t r) {
+    const Row row(spec, args, r);
+    Writer(row, outputs).run();
+  });
+}
+
+} // namespace ffd::python
