@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The long text that export-trace reads: the King James Bible of 1611.
+"""The long text that traces and evaluations read: the King James Bible of 1611.
 
 Its copyright has expired. Debian packages the text (bible-kjv-text) with a
 program that prints it (bible-kjv); verse references are removed and chapters

