@@ -26,9 +26,9 @@ def ranks(x: np.ndarray) -> np.ndarray:
     return out
 
 
-def spearman(a: np.ndarray, b: np.ndarray) -> float:
-    """Rank correlation of two vectors; 0 if one is constant."""
-    a, b = (r - r.mean() for r in (ranks(a), ranks(b)))
+def correlation(a: np.ndarray, b: np.ndarray) -> float:
+    """Pearson's, of two vectors; 0 if one is constant. Of ranks: Spearman's."""
+    a, b = a - a.mean(), b - b.mean()
     size = np.sqrt((a @ a) * (b @ b))
     return float(a @ b / size) if size else 0.0
 
@@ -52,6 +52,7 @@ class Truth:
         R, G, _ = self.p.shape
         rows = np.unique(np.linspace(0, R - 1, min(R, RANKED_ROWS)).astype(int))
         self.ranked = [(r, g, salient(self.p[r, g])) for r in rows for g in range(G)]
+        self._ranks: dict[tuple[int, int], np.ndarray] = {}  # of old tokens' scores
 
     def shape(self) -> dict[str, list[float]]:
         """Of the distribution itself: distance of the two best scores, standard
@@ -109,7 +110,9 @@ class Truth:
         found = [[] for _ in range(estimate.shape[1])]
         for r, g, _ in self.ranked:
             old = max(2, int(self.problem.lengths[r]) - RECENT)
-            found[g].append(spearman(estimate[r, g, :old], self.problem.scores[r, g, :old]))
+            if (r, g) not in self._ranks:
+                self._ranks[r, g] = ranks(self.problem.scores[r, g, :old])
+            found[g].append(correlation(ranks(estimate[r, g, :old]), self._ranks[r, g]))
         return np.mean(found, axis=1)
 
 

@@ -9,6 +9,7 @@ element type. R counts queries (rows), G query heads of the kv head, T tokens.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -57,6 +58,22 @@ class Problem:
     def token_bytes(self) -> int:
         """Of K and V of one token."""
         return ELEMENT_BYTES * (self.k.shape[1] + self.v.shape[1])
+
+    def stored(self, key: tuple, x: np.ndarray, unit: int,
+               function: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """function(x[:m]) for the largest multiple m of `unit`, where function
+        treats every `unit` tokens on their own: the part within `fixed` is
+        computed once."""
+        full = len(x) // unit * unit
+        known = min(full, self.fixed // unit * unit)
+        if not known:
+            return function(x[:full])
+        have = self.store.get(key)
+        if have is None or have[0] < known:
+            have = self.store[key] = (known, function(x[:known]))
+        if have[0] > full:
+            return function(x[:full])
+        return np.concatenate((have[1], function(x[have[0]:full]))) if full > have[0] else have[1]
 
     @cached_property
     def visible(self) -> np.ndarray:

@@ -42,18 +42,22 @@ class Kivi(Method):
 
     def keys(self, problem: Problem) -> np.ndarray:
         """All keys that fill groups, quantised; the others as they are."""
-        full = len(problem.k) // self.group * self.group
-        groups = problem.k[:full].reshape(-1, self.group, problem.k.shape[1])
-        done = quantise(groups, 1, self.bits, problem.element).reshape(full, -1)
-        return np.concatenate((done, problem.k[full:]))
+        def packed(k: np.ndarray) -> np.ndarray:
+            groups = k.reshape(-1, self.group, k.shape[1])
+            return quantise(groups, 1, self.bits, problem.element).reshape(k.shape)
+        done = problem.stored(("kivi k", self.bits, self.group), problem.k, self.group, packed)
+        return np.concatenate((done, problem.k[len(done):]))
 
     def values(self, problem: Problem) -> np.ndarray:
-        T, Dv = problem.v.shape
+        Dv = problem.v.shape[1]
         if Dv % self.group:
             raise ValueError(f"kivi:group={self.group}: expected a divisor of the "
                              f"{Dv} channels of V")
-        groups = problem.v.reshape(T, -1, self.group)
-        return quantise(groups, 2, self.bits, problem.element).reshape(T, Dv)
+
+        def packed(v: np.ndarray) -> np.ndarray:
+            groups = v.reshape(len(v), -1, self.group)
+            return quantise(groups, 2, self.bits, problem.element).reshape(v.shape)
+        return problem.stored(("kivi v", self.bits, self.group), problem.v, 1, packed)
 
     def run(self, problem: Problem) -> Outcome:
         T, (R, G, D) = len(problem.k), problem.q.shape

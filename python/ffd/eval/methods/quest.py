@@ -12,30 +12,21 @@ from .base import Method, check
 from .simple import Exact, token_budget, top_tokens
 
 
-def page_bounds(problem: Problem, page: int) -> tuple[np.ndarray, np.ndarray]:
-    """Per-channel minimum and maximum of every full page, [pages, D]."""
-    full = len(problem.k) // page
-    known = min(full, problem.fixed // page)
-    key = ("quest", page)
-    have = problem.store.get(key)
-    if have is None or len(have[0]) < known:
-        have = problem.store[key] = _bounds(problem.k[:known * page], page)
-    low, high = _bounds(problem.k[known * page:full * page], page)
-    return (np.concatenate((have[0][:known], low)), np.concatenate((have[1][:known], high)))
-
-
-def _bounds(k: np.ndarray, page: int) -> tuple[np.ndarray, np.ndarray]:
-    pages = k.reshape(-1, page, k.shape[-1])
-    return pages.min(axis=1), pages.max(axis=1)
+def page_bounds(problem: Problem, page: int) -> np.ndarray:
+    """Per-channel minimum and maximum of every full page, [pages, 2, D]."""
+    def bounds(k: np.ndarray) -> np.ndarray:
+        pages = k.reshape(-1, page, k.shape[-1])
+        return np.stack((pages.min(axis=1), pages.max(axis=1)), axis=1)
+    return problem.stored(("quest", page), problem.k, page, bounds)
 
 
 def page_scores(problem: Problem, page: int) -> np.ndarray:
     """The bound sum_c max(q_c low_c, q_c high_c) of full pages, [R, G, pages],
     as a score. For q_c > 0 the maximum is at `high`, otherwise at `low`."""
-    low, high = page_bounds(problem, page)
+    bounds = page_bounds(problem, page)
     R, G, D = problem.q.shape
     q = problem.q.reshape(R * G, D) * problem.sm_scale
-    bound = np.maximum(q, 0) @ high.T + np.minimum(q, 0) @ low.T
+    bound = np.maximum(q, 0) @ bounds[:, 1].T + np.minimum(q, 0) @ bounds[:, 0].T
     return bound.reshape(R, G, -1)
 
 

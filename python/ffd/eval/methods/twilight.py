@@ -52,7 +52,8 @@ class Twilight(Method):
             return Exact().run(problem)
         base = self._base()
         candidates, _ = base.candidates(problem)
-        keys = quantise(problem.k, 1, self.bits, problem.element)
+        keys = problem.stored(("twilight", self.bits), problem.k, 1,
+                              lambda k: quantise(k, 1, self.bits, problem.element))
         estimate = problem.products(keys)
         kept = top_p(masked(estimate, candidates), self.p)
         o, lse = attend(masked(problem.scores, kept), problem.v)
