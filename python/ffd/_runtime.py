@@ -16,6 +16,7 @@ except ImportError as error:  # pragma: no cover
 Error = _ffd.Error
 
 _ELEMENTS = ("float16", "bfloat16")
+_TARGETS = ("cpu", "cpu:avx2", "cpu:avx512", "cpu:avx512vnni", "cuda")
 
 
 class Runtime:
@@ -44,8 +45,7 @@ class Runtime:
                  jit_path: str | os.PathLike[str] | None = None) -> None:
         if not isinstance(target, str):
             raise TypeError(f"argument 'target' is {type(target).__name__}, expected str")
-        known = target in ("cpu", "cuda") or target.startswith(("cpu:", "sm_"))
-        if not known:
+        if target not in _TARGETS and not target.startswith("sm_"):
             raise ValueError(f"argument 'target' is '{target}', expected 'cpu', 'cpu:avx2', "
                              "'cpu:avx512', 'cpu:avx512vnni', 'cuda' or 'sm_...'")
         if isinstance(threads, bool) or not isinstance(threads, int):

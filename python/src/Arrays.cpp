@@ -141,6 +141,14 @@ std::string ElementArray::shapeText() const {
   return text + "]";
 }
 
+void ElementArray::expectHeadDim() const {
+  const int64_t d = sizes[axes - 1];
+  if (d != 64 && d != 80 && d != 96 && d != 128 && d != 192 && d != 256)
+    raiseValue(std::string("argument '") + argument + "' has shape " +
+               shapeText() +
+               ", expected a head dim of 64, 80, 96, 128, 192 or 256");
+}
+
 void ElementArray::expectElement(const ElementArray &other) const {
   const auto text = [](int32_t element) {
     return std::string(element == FFD_F16 ? "float16" : "bfloat16");

@@ -66,6 +66,8 @@ public:
   TokenView tokens() const {
     return {elements, strides[0], strides[1], strides[2]};
   }
+  /// That the last axis, of an array of keys, is a head dim that kernels take.
+  void expectHeadDim() const;
   void expectElement(const ElementArray &other) const;
   void expectSize(size_t axis, int64_t size, const std::string &why) const;
 

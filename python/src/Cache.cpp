@@ -59,10 +59,8 @@ struct Tokens {
 
 private:
   void checkDims() const {
-    const int64_t d = k.shape(3), dv = v.shape(3);
-    if (d != 64 && d != 80 && d != 96 && d != 128 && d != 192 && d != 256)
-      raiseValue("argument 'k' has shape " + k.shapeText() +
-                 ", expected a head dim of 64, 80, 96, 128, 192 or 256");
+    k.expectHeadDim();
+    const int64_t dv = v.shape(3);
     if (dv < 16 || dv > 256 || dv % 16)
       raiseValue("argument 'v' has shape " + v.shapeText() +
                  ", expected a head dim that is a multiple of 16 from 16 to "
@@ -116,8 +114,8 @@ Cache::Cache(Runtime &runtime, nb::handle kArray, nb::handle vArray,
   Tokens tokens(kArray, vArray, lengths);
   const ElementArray &k = tokens.k, &v = tokens.v;
   SplitCacheOptions options;
-  options.spec.head_dim = int32_t(std::min<int64_t>(k.shape(3), INT32_MAX));
-  options.spec.value_dim = int32_t(std::min<int64_t>(v.shape(3), INT32_MAX));
+  options.spec.head_dim = int32_t(k.shape(3));
+  options.spec.value_dim = int32_t(v.shape(3));
   options.spec.group = 1; // the caller's query decides
   options.spec.element = k.element();
   options.spec.scan_bits = scanBits;
@@ -264,8 +262,8 @@ nb::tuple exact(Runtime &runtime, nb::handle qArray, nb::handle kArray,
   const ElementArray q("q", qArray, 3, kQueryAxes);
   const ElementArray &k = tokens.k, &v = tokens.v;
   ffdSpec spec = {};
-  spec.head_dim = int32_t(std::min<int64_t>(k.shape(3), INT32_MAX));
-  spec.value_dim = int32_t(std::min<int64_t>(v.shape(3), INT32_MAX));
+  spec.head_dim = int32_t(k.shape(3));
+  spec.value_dim = int32_t(v.shape(3));
   spec.group =
       checkQuery(q, tokens.batch(), k.shape(2), k.shape(3), k.element());
   spec.element = k.element();

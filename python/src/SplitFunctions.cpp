@@ -18,8 +18,9 @@ namespace ffd::python {
 
 nb::tuple split(Runtime &runtime, nb::handle kArray, int scanBits) {
   const ElementArray k("k", kArray, 4, "[batch, tokens, kv_heads, head_dim]");
+  k.expectHeadDim();
   ffdSpec spec = {};
-  spec.head_dim = int32_t(std::min<int64_t>(k.shape(3), INT32_MAX));
+  spec.head_dim = int32_t(k.shape(3));
   spec.value_dim = 16;
   spec.group = 1;
   spec.element = k.element();

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# The compiled part of the package; use what `ffd` exports instead.
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+class Error(RuntimeError): ...
+
+class Runtime:
+    def __init__(
+        self, target: str, threads: int, kernel_dir: str, jit: bool, jit_path: str
+    ) -> None: ...
+    @property
+    def target(self) -> str: ...
+    @property
+    def threads(self) -> int: ...
+    def prepare(
+        self,
+        program: str,
+        head_dim: int,
+        value_dim: int,
+        group: int,
+        element: str,
+        scan_bits: int,
+        select_block: int,
+    ) -> str: ...
+
+class Cache:
+    def __init__(
+        self,
+        runtime: Runtime,
+        k: Any,
+        v: Any,
+        lengths: NDArray[np.int64] | None,
+        scan_bits: int,
+        lag: int,
+    ) -> None: ...
+    def decode(
+        self,
+        runtime: Runtime,
+        q: Any,
+        delta: NDArray[np.float32],
+        sm_scale: float,
+        select_block: int,
+        splits: int,
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.uint8]]: ...
+    def scan(
+        self, runtime: Runtime, q: Any, sm_scale: float, units: bool, scores: bool
+    ) -> tuple[
+        NDArray[np.int32] | None,
+        NDArray[np.float32],
+        NDArray[np.float32] | None,
+        NDArray[np.float32],
+    ]: ...
+    def selects(self, select_block: int) -> int: ...
+    def bytes(self, kept: NDArray[np.uint8] | None) -> dict[str, int]: ...
+    @property
+    def batch(self) -> int: ...
+    @property
+    def kv_heads(self) -> int: ...
+    @property
+    def head_dim(self) -> int: ...
+    @property
+    def value_dim(self) -> int: ...
+    @property
+    def element(self) -> str: ...
+    @property
+    def scan_bits(self) -> int: ...
+    @property
+    def lag(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def lengths(self) -> list[int]: ...
+
+def exact(
+    runtime: Runtime, q: Any, k: Any, v: Any, lengths: NDArray[np.int64] | None, sm_scale: float
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]: ...
+def split(
+    runtime: Runtime, k: Any, scan_bits: int
+) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint16], bool]: ...
+def merge(
+    outs: NDArray[np.float32], lses: NDArray[np.float32]
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]: ...
+def cuda_devices() -> tuple[int, str]: ...

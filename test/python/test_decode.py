@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Decodes through the package against the float64 reference: kept sets, integer
+scores and units identical, outputs and lse within the bars of docs/numerics.md.
+FFD_SEED repeats the fresh part of an earlier run.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import ffd
+import measures
+from arrays import half
+from cases import HEAD_DIMS, Case, draw
+from check_run import compare
+from elements import BF16, F16
+from ffd_reference import LIMIT, decode, pseudo_max, rows_of
+
+FRESH = int(os.environ.get("FFD_SEED") or secrets.randbits(31))
+BOTH = pytest.mark.parametrize("element", (F16, BF16), ids=lambda e: e.name)
+
+
+def inputs(case: Case) -> list[np.ndarray]:
+    return [half(x, case.element) for x in (case.q, case.k, case.v)]
+
+
+def cache_of(case: Case, runtime, **options) -> ffd.Cache:
+    _, k, v = inputs(case)
+    return ffd.Cache(k, v, lengths=case.lengths, scan_bits=case.scan_bits, runtime=runtime,
+                     **options)
+
+
+def verify(case: Case, runtime, lag: int = 0, sm_scale: float | None = None) -> ffd.Result:
+    case.poison()
+    spec = replace(case.spec, lag=lag, sm_scale=sm_scale)
+    got = ffd.decode(*inputs(case), lengths=case.lengths, delta=case.delta, sm_scale=sm_scale,
+                     scan_bits=case.scan_bits, select_block=case.select_block, lag=lag,
+                     runtime=runtime)
+    want = decode(case.q, case.k, case.v, np.array(case.lengths), spec)
+    assert got.out.dtype == got.lse.dtype == np.float32 and got.kept.dtype == bool
+    verdict = compare(got.out, got.lse, got.kept.astype(np.uint8), want, spec)
+    assert not verdict.problem, f"{verdict.problem}\n{case.describe()}"
+    return got
+
+
+# Few and small groups: a kernel is compiled for each, and test_property.py covers
+# the kernels themselves.
+@pytest.mark.parametrize("seed", range(4))
+def test_fixed(seed, runtime):
+    verify(draw(seed, head_dim=HEAD_DIMS[seed % 6], group=1 + seed), runtime)
+
+
+@pytest.mark.parametrize("seed", range(FRESH, FRESH + 2))
+def test_fresh(seed, runtime):
+    verify(draw(seed, group=1 + seed % 4), runtime)
+
+
+SMALL = dict(head_dim=64, value_dim=64, group=2, kv_heads=2, scan_bits=2, select_block=16,
+             deviation=2.0, kind="plain", planted=True, element=F16)
+
+
+@pytest.mark.parametrize("lag", (1, 64, 200, 5000))
+def test_lag(lag, runtime):
+    verify(draw(600 + lag, lengths=[700, 300, 128], shared=False, delta=3.0, **SMALL), runtime,
+           lag=lag)
+
+
+def test_sm_scale(runtime):
+    got = verify(draw(610, lengths=[700], delta=3.0, **SMALL), runtime, sm_scale=0.25)
+    other = verify(draw(610, lengths=[700], delta=3.0, **SMALL), runtime)
+    assert not np.allclose(got.lse, other.lse, atol=0.1)
+
+
+def test_delta_of_every_sequence(runtime):
+    case = draw(611, lengths=[900, 900, 900], shared=True, delta=0.0, **SMALL)
+    deltas = np.array([0.0, 2.0, np.inf])
+    q, k, v = inputs(case)
+    cache = cache_of(case, runtime)
+    got = cache.decode(q, delta=deltas, runtime=runtime)
+    for b, delta in enumerate(deltas):
+        case.delta = float(delta)
+        want = case.reference()
+        assert (got.kept[b] == (want.kept[b] != 0)).all()
+        assert measures.lse_errors(got.lse[b], want.lse[b]).max() < 1e-2
+    assert got.kept[0].sum() < got.kept[1].sum() < got.kept[2].sum() == got.kept[2].size
+
+
+def test_select_blocks_of_one_cache(runtime):
+    case = draw(612, lengths=[900, 500], shared=False, delta=2.0, **SMALL)
+    q, cache = inputs(case)[0], cache_of(case, runtime)
+    for block in (16, 32, 64, 128):
+        case.select_block = block
+        got = cache.decode(q, delta=2.0, select_block=block, runtime=runtime)
+        want = case.reference()
+        assert not compare(got.out, got.lse, got.kept.astype(np.uint8), want, case.spec).problem
+
+
+@pytest.mark.parametrize("lengths", ([0], [0, 5], [127, 128, 129]), ids=str)
+def test_lengths(lengths, runtime):  # attend_c3
+    case = draw(613, lengths=lengths, shared=False, delta=3.0, **SMALL)
+    got = verify(case, runtime)
+    assert (got.lse[np.array(lengths) == 0] == -np.inf).all()
+
+
+def test_splits_and_repetition(runtime):  # attend_c4
+    case = draw(614, lengths=[5000, 3000], shared=False, delta=3.0, **SMALL)
+    q, cache = inputs(case)[0], cache_of(case, runtime)
+    first = cache.decode(q, delta=3.0, splits=3, runtime=runtime)
+    again = cache.decode(q, delta=3.0, splits=3, runtime=runtime)
+    one = cache.decode(q, delta=3.0, splits=1, runtime=runtime)
+    assert (first.out == again.out).all() and (first.lse == again.lse).all()
+    assert (first.kept == one.kept).all()
+    assert measures.relative_error(first.out, one.out) < 1e-4
+
+
+@BOTH
+def test_exact(element, runtime):
+    case = draw(615, lengths=[700, 0, 129], shared=False, delta=np.inf,
+                **{**SMALL, "element": element})
+    case.poison()
+    got = ffd.exact(*inputs(case), lengths=case.lengths, runtime=runtime)
+    want = case.reference(dense=True)
+    assert got.kept is None
+    assert not measures.disagreement(got.out, got.lse, want.o, want.lse,
+                                     measures.DENSE[element.name])
+
+
+def test_parts_merge(runtime):
+    case = draw(616, lengths=[900], shared=False, delta=np.inf, **SMALL)
+    q, k, v = inputs(case)
+    parts = [ffd.decode(q, k[:, a:b], v[:, a:b], delta=np.inf, runtime=runtime)
+             for a, b in ((0, 400), (400, 900))]
+    out, lse = ffd.merge([p.out for p in parts], [p.lse for p in parts])
+    want = case.reference(dense=True)
+    assert not measures.disagreement(out, lse, want.o, want.lse, measures.DENSE["f16"])
+
+
+# --- Scores and pseudo-max ------------------------------------------------------------
+
+def check_scan(case: Case, runtime, lag: int = 0) -> None:
+    case.poison()
+    spec = replace(case.spec, lag=lag)
+    cache = cache_of(case, runtime, lag=lag)
+    got = cache.scan(inputs(case)[0], runtime=runtime)
+    lengths = np.array(case.lengths)
+    B, (G, Hkv) = len(lengths), (case.group, case.kv_heads)
+    assert got.scores.shape == (B, G * Hkv, lengths.max())
+    assert got.units.shape == (B, G * Hkv, cache.committed.max())
+    for some, head, row in rows_of(case.q, case.k, case.v, lengths, spec):
+        heads = slice(head * G, (head + 1) * G)
+        units, F = row.scores.a_int, row.scores.query.F
+        bad = row.scores.query.nonfinite
+        start = units.shape[-1]
+        for r, b in enumerate(some):
+            assert (got.units[b, heads, start:] == 0).all()
+            np.testing.assert_array_equal(got.unit[b, heads], F[r])
+            scores = got.scores[b, heads]
+            tail = row.scores.tail[r, :, :lengths[b] - start]
+            np.testing.assert_array_equal(scores[:, start:lengths[b]], tail)
+            assert (scores[:, lengths[b]:] == -np.inf).all()
+            if bad[r]:
+                assert np.isnan(scores[:, :start]).all()
+                assert start == 0 or np.isnan(got.pseudo_max[b, heads]).all()
+                continue
+            np.testing.assert_array_equal(got.units[b, heads, :start], units[r])
+            np.testing.assert_array_equal(scores[:, :start],
+                                          F[r][:, None] * units[r].astype(np.float32))
+            check_pseudo_max(got.pseudo_max[b, heads], scores, start, lengths[b])
+            # Rounded down to units it is what the kernels compare with.
+            with np.errstate(all="ignore"):
+                inside = (F[r] > 0) & np.isfinite(tail).all(axis=-1)
+                floor = np.floor(got.pseudo_max[b, heads] / F[r])
+            pm = pseudo_max(row.scores)[r]
+            inside &= np.abs(pm) < 2 ** 22
+            assert (np.abs(floor - pm)[inside & (np.abs(pm) < LIMIT)] <= 1).all()
+
+
+def check_pseudo_max(got: np.ndarray, scores: np.ndarray, start: int, length: int) -> None:
+    ends = [scores[:, :min(start, 128)], scores[:, max(start - 128, 0):start],
+            scores[:, start:length]]
+    want = np.maximum.reduce(np.concatenate(ends, axis=1), axis=1, initial=-np.inf)
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_scan_fixed(seed, runtime):
+    check_scan(draw(700 + seed, head_dim=HEAD_DIMS[seed % 6]), runtime, lag=(0, 0, 70)[seed % 3])
+
+
+@pytest.mark.parametrize("seed", range(FRESH + 100, FRESH + 106))
+def test_scan_fresh(seed, runtime):
+    check_scan(draw(seed), runtime)
+
+
+@BOTH
+@pytest.mark.parametrize("bad", (np.nan, np.inf, -np.inf), ids=str)
+@pytest.mark.parametrize("where", ("query", "committed", "tail"))
+def test_scan_of_bad_numbers(where, bad, element, runtime):  # query_c5
+    case = draw(617, lengths=[400, 290], shared=False, delta=1.0, **{**SMALL, "element": element})
+    if where == "query":
+        case.q[0, 1, 17] = bad
+    else:
+        case.k[0, 200 if where == "committed" else 399, 1, 9] = bad
+    check_scan(case, runtime)
+
+
+def test_scores_on_request(runtime):
+    case = draw(618, lengths=[400, 290], shared=False, delta=1.0, **SMALL)
+    q, cache = inputs(case)[0], cache_of(case, runtime)
+    plain = cache.decode(q, runtime=runtime)
+    assert plain.scores is None and plain.pseudo_max is None
+    full = cache.decode(q, scores=True, pseudo_max=True, runtime=runtime)
+    scan = cache.scan(q, runtime=runtime)
+    assert (full.scores == scan.scores).all() and (full.pseudo_max == scan.pseudo_max).all()
+    assert cache.decode(q, pseudo_max=True, runtime=runtime).scores is None
+    assert (full.out == plain.out).all()
+
+
+# --- What a decode reads ----------------------------------------------------------------
+
+def test_read_bytes(runtime):
+    case = draw(619, lengths=[900, 500, 0], shared=False, delta=2.0, **SMALL)
+    q, cache = inputs(case)[0], cache_of(case, runtime)
+    assert (cache.committed == [896, 384, 0]).all()
+    tokens, tail, rows = 896 + 384, 4 + 116, 2
+    for block in (16, 64):
+        kept = cache.decode(q, delta=2.0, select_block=block, runtime=runtime).kept
+        got = cache.read_bytes(kept)
+        assert got.scan == rows * (tokens // 128) * (128 * 64 * 2 // 8 + 2 * 64)
+        assert got.kept == kept.sum() * block * (64 + 2 * 64)
+        assert got.tail == rows * tail * 2 * (64 + 64)
+        assert got.dense == rows * (tokens + tail) * 2 * (64 + 64)
+        assert got.total == got.scan + got.kept + got.tail
+        assert got.keep_ratio == kept.sum() * block / (rows * tokens)
+    assert cache.read_bytes().keep_ratio == 1
