@@ -148,7 +148,8 @@ class Cache:
     @property
     def committed(self) -> np.ndarray:
         """int64 [batch], tokens of the split blocks; the rest is the tail."""
-        return np.maximum(self.lengths - self.lag, 0) // QUANT_BLOCK * QUANT_BLOCK
+        tokens: np.ndarray = np.maximum(self.lengths - self.lag, 0) // QUANT_BLOCK * QUANT_BLOCK
+        return tokens
 
     @property
     def nbytes(self) -> int:
@@ -188,8 +189,10 @@ class Cache:
              runtime: Runtime | None = None) -> Scan:
         """The approximate scores and the pseudo-max of a query, computed on the
         CPU; arguments as of `decode`."""
-        return Scan(*self._native.scan(native(runtime), q, check.sm_scale(sm_scale, self.head_dim),
-                                       True, True))
+        units, unit, scores, best = self._native.scan(
+            native(runtime), q, check.sm_scale(sm_scale, self.head_dim), True, True)
+        assert units is not None and scores is not None
+        return Scan(units, unit, scores, best)
 
     def read_bytes(self, kept: np.ndarray | None = None) -> ReadBytes:
         """What a decode reads that keeps `kept`, bool [batch, kv_heads, blocks]

@@ -42,7 +42,7 @@ def split(k: Any, *, scan_bits: int = 2, runtime: Runtime | None = None) -> Spli
     scan_bits: bits of a thumbnail: 2, 4 or 8.
     """
     bits = check.choice("scan_bits", scan_bits, (2, 4, 8))
-    shape = getattr(k, "shape", ())
+    shape: tuple[int, ...] = tuple(getattr(k, "shape", ()))
     if len(shape) == 4 and shape[1] % 128:
         raise ValueError(f"argument 'k' has shape {list(shape)}, expected a multiple of 128 tokens "
                          "in axis 1: only full blocks are split")
@@ -61,7 +61,8 @@ def reconstruct(parts: Split) -> np.ndarray:
     levels = (2 ** parts.scan_bits - 1) / 2
     value = (parts.codes - levels) + (parts.residuals - 127.5) / 256  # float64, exact
     scales = np.repeat(parts.scales.astype(np.float64), 128, axis=1)
-    return (scales * value).astype(np.float32)
+    keys: np.ndarray = (scales * value).astype(np.float32)
+    return keys
 
 
 def merge(outs: Sequence[Any], lses: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
