@@ -14,6 +14,9 @@
 
 #include "ffd/ThreadPool.h"
 
+#include <algorithm>
+#include <cstring>
+
 using namespace ffd;
 
 DecodeKernel::DecodeKernel(const ffdSpec &spec, Program program,
@@ -62,6 +65,32 @@ Status CpuKernel::decode(const ffdDecodeArgs &args) {
   const int64_t splits = call.splits;
   threads.parallelFor(extents.rows * splits, [&](int64_t task) {
     function(&call, task / splits, task % splits);
+  });
+  return Status::success();
+}
+
+Status CpuKernel::decodeAll(const ffdDecodeArgs *calls, int64_t count) const {
+  std::vector<int64_t> first(size_t(count) + 1, 0); // task of each call
+  for (int64_t i = 0; i < count; ++i) {
+    const ffdDecodeArgs &call = calls[i];
+    ArgExtents extents;
+    FFD_RETURN_IF_ERROR(measureArgs(kernelSpec, kernelProgram, call, extents));
+    if (call.splits < 1 || !call.workspace)
+      return Status::invalid("'ffdDecodeArgs' field 'splits' is " +
+                             std::to_string(call.splits) +
+                             ", expected at least 1 and a workspace");
+    first[size_t(i) + 1] = first[size_t(i)] + extents.rows * call.splits;
+  }
+  for (int64_t i = 0; i < count; ++i)
+    std::memset(calls[i].workspace, 0,
+                size_t(Layout::partialsOffset(int64_t(calls[i].batch) *
+                                              calls[i].kv_heads)));
+  threads.parallelFor(first.back(), [&](int64_t task) {
+    const int64_t i =
+        std::upper_bound(first.begin(), first.end(), task) - first.begin() - 1;
+    const int64_t local = task - first[size_t(i)];
+    const int64_t splits = calls[i].splits;
+    function(&calls[i], local / splits, local % splits);
   });
   return Status::success();
 }

@@ -27,6 +27,7 @@ using Handle = void *; // context, module, function, stream, event, graph
 
 constexpr CUresult kOutOfMemory = 2;
 constexpr CUresult kNoDevice = 100;
+constexpr CUresult kNotReady = 600;
 
 // CUdevice_attribute
 constexpr int kMultiprocessorCount = 16, kL2CacheSize = 38;
@@ -40,6 +41,8 @@ constexpr int kErrorLogBuffer = 5, kErrorLogBytes = 6;
 // ordered with the default stream
 constexpr int kCaptureThreadLocal = 1;
 constexpr unsigned kNonBlocking = 1;
+// CUmemhostalloc flags: usable in all contexts, mapped for the device
+constexpr unsigned kPortable = 1, kDeviceMap = 2;
 /// Dynamic shared memory that needs no opting in.
 constexpr int kDefaultShared = 48 * 1024;
 
@@ -76,6 +79,18 @@ constexpr int kDefaultShared = 48 * 1024;
   X(memcpyHtoD, "cuMemcpyHtoD_v2", (CUdeviceptr, const void *, size_t))        \
   X(memcpyDtoH, "cuMemcpyDtoH_v2", (void *, CUdeviceptr, size_t))              \
   X(memcpyDtoD, "cuMemcpyDtoD_v2", (CUdeviceptr, CUdeviceptr, size_t))         \
+  X(memcpyHtoDAsync, "cuMemcpyHtoDAsync_v2",                                   \
+    (CUdeviceptr, const void *, size_t, Handle))                               \
+  X(memcpyDtoHAsync, "cuMemcpyDtoHAsync_v2",                                   \
+    (void *, CUdeviceptr, size_t, Handle))                                     \
+  X(memcpyDtoDAsync, "cuMemcpyDtoDAsync_v2",                                   \
+    (CUdeviceptr, CUdeviceptr, size_t, Handle))                                \
+  X(memsetD8Async, "cuMemsetD8Async",                                          \
+    (CUdeviceptr, unsigned char, size_t, Handle))                              \
+  X(memHostAlloc, "cuMemHostAlloc", (void **, size_t, unsigned))               \
+  X(memFreeHost, "cuMemFreeHost", (void *))                                    \
+  X(streamSynchronize, "cuStreamSynchronize", (Handle))                        \
+  X(streamIsCapturing, "cuStreamIsCapturing", (Handle, int *))                 \
   X(streamCreate, "cuStreamCreate", (Handle *, unsigned))                      \
   X(streamDestroy, "cuStreamDestroy_v2", (Handle))                             \
   X(beginCapture, "cuStreamBeginCapture_v2", (Handle, int))                    \
@@ -90,6 +105,7 @@ constexpr int kDefaultShared = 48 * 1024;
   X(eventDestroy, "cuEventDestroy_v2", (Handle))                               \
   X(eventRecord, "cuEventRecord", (Handle, Handle))                            \
   X(eventSynchronize, "cuEventSynchronize", (Handle))                          \
+  X(eventQuery, "cuEventQuery", (Handle))                                      \
   X(eventElapsedTime, "cuEventElapsedTime", (float *, Handle, Handle))
 
 struct ffd::CudaSymbols {
@@ -194,6 +210,11 @@ std::string CudaDeviceInfo::arch() const {
 
 Status CudaContext::create(std::shared_ptr<const CudaDriver> driver, int device,
                            std::shared_ptr<CudaContext> &result) {
+  return adopt(std::move(driver), device, nullptr, result);
+}
+
+Status CudaContext::adopt(std::shared_ptr<const CudaDriver> driver, int device,
+                          void *handle, std::shared_ptr<CudaContext> &result) {
   int count = 0;
   FFD_RETURN_IF_ERROR(driver->deviceCount(count));
   if (device < 0 || device >= count)
@@ -225,16 +246,20 @@ Status CudaContext::create(std::shared_ptr<const CudaDriver> driver, int device,
   info.cacheBytes = cacheBytes;
   info.name = name;
   info.memoryBytes = int64_t(memory);
-  FFD_RETURN_IF_ERROR(
-      cuda.check(cuda.primaryRetain(&context->handle, context->ordinal),
-                 "open the primary context of '" + info.name + "'"));
+  context->handle = handle;
+  if (!handle) {
+    FFD_RETURN_IF_ERROR(
+        cuda.check(cuda.primaryRetain(&context->handle, context->ordinal),
+                   "open the primary context of '" + info.name + "'"));
+    context->retained = true;
+  }
   context->cuda = std::move(driver);
   result = std::move(context);
   return Status::success();
 }
 
 CudaContext::~CudaContext() {
-  if (cuda)
+  if (retained)
     cuda->symbols().primaryRelease(ordinal);
 }
 
@@ -242,6 +267,97 @@ Status CudaContext::synchronize() const {
   CudaScope scope(*this);
   FFD_RETURN_IF_ERROR(scope.entered());
   return scope.cuda.check(scope.cuda.ctxSynchronize(), "finish a kernel");
+}
+
+static CUdeviceptr addressOf(const void *pointer) {
+  return CUdeviceptr(reinterpret_cast<uintptr_t>(pointer));
+}
+
+Status CudaContext::allocate(const char *what, int64_t bytes, bool onHost,
+                             void *&pointer) const {
+  CudaScope scope(*this);
+  FFD_RETURN_IF_ERROR(scope.entered());
+  const std::string task = "allocate " + std::to_string(bytes) + " bytes of " +
+                           (onHost ? "pinned host" : "device") +
+                           " memory for the " + what;
+  if (onHost)
+    return scope.cuda.check(scope.cuda.memHostAlloc(&pointer, size_t(bytes),
+                                                    kPortable | kDeviceMap),
+                            task);
+  CUdeviceptr fresh = 0;
+  FFD_RETURN_IF_ERROR(
+      scope.cuda.check(scope.cuda.memAlloc(&fresh, size_t(bytes)), task));
+  pointer = reinterpret_cast<void *>(uintptr_t(fresh));
+  return Status::success();
+}
+
+void CudaContext::free(void *pointer, bool onHost) const {
+  CudaScope scope(*this);
+  if (!pointer || !scope.entered().ok())
+    return;
+  if (onHost)
+    scope.cuda.memFreeHost(pointer);
+  else
+    scope.cuda.memFree(addressOf(pointer));
+}
+
+Status CudaContext::copyIn(void *to, const void *host, int64_t bytes,
+                           void *on) const {
+  CudaScope scope(*this);
+  FFD_RETURN_IF_ERROR(scope.entered());
+  // From pageable memory the driver takes a copy before it returns.
+  return scope.cuda.check(
+      scope.cuda.memcpyHtoDAsync(addressOf(to), host, size_t(bytes), on),
+      "copy to the device");
+}
+
+Status CudaContext::copyOutLater(void *pinned, const void *from, int64_t bytes,
+                                 void *on) const {
+  CudaScope scope(*this);
+  FFD_RETURN_IF_ERROR(scope.entered());
+  return scope.cuda.check(
+      scope.cuda.memcpyDtoHAsync(pinned, addressOf(from), size_t(bytes), on),
+      "copy from the device");
+}
+
+Status CudaContext::copyOut(void *host, const void *from, int64_t bytes,
+                            void *on) const {
+  FFD_RETURN_IF_ERROR(copyOutLater(host, from, bytes, on));
+  CudaScope scope(*this);
+  FFD_RETURN_IF_ERROR(scope.entered());
+  return scope.cuda.check(scope.cuda.streamSynchronize(on),
+                          "finish a copy from the device");
+}
+
+Status CudaContext::copyWithin(void *to, const void *from, int64_t bytes,
+                               void *on) const {
+  CudaScope scope(*this);
+  FFD_RETURN_IF_ERROR(scope.entered());
+  return scope.cuda.check(scope.cuda.memcpyDtoDAsync(addressOf(to),
+                                                     addressOf(from),
+                                                     size_t(bytes), on),
+                          "copy on the device");
+}
+
+Status CudaContext::fill(void *to, uint8_t value, int64_t bytes,
+                         void *on) const {
+  if (bytes == 0)
+    return Status::success();
+  CudaScope scope(*this);
+  FFD_RETURN_IF_ERROR(scope.entered());
+  return scope.cuda.check(
+      scope.cuda.memsetD8Async(addressOf(to), value, size_t(bytes), on),
+      "set device memory");
+}
+
+Status CudaContext::capturing(void *on, bool &yes) const {
+  CudaScope scope(*this);
+  FFD_RETURN_IF_ERROR(scope.entered());
+  int state = 0;
+  FFD_RETURN_IF_ERROR(scope.cuda.check(scope.cuda.streamIsCapturing(on, &state),
+                                       "ask a stream"));
+  yes = state != 0;
+  return Status::success();
 }
 
 //===----------------------------------------------------------------------===//
@@ -323,10 +439,10 @@ Status CudaBuffer::repeat(int64_t to, int64_t from, int64_t bytes) {
     return Status::success();
   CudaScope scope(*context);
   FFD_RETURN_IF_ERROR(scope.entered());
-  return scope.cuda.check(
-      scope.cuda.memcpyDtoD(pointer + uint64_t(to), pointer + uint64_t(from),
-                            size_t(bytes)),
-      "copy on the device");
+  return scope.cuda.check(scope.cuda.memcpyDtoD(pointer + uint64_t(to),
+                                                pointer + uint64_t(from),
+                                                size_t(bytes)),
+                          "copy on the device");
 }
 
 //===----------------------------------------------------------------------===//
@@ -381,6 +497,12 @@ Status CudaFunction::load(std::shared_ptr<CudaContext> owner,
 
 Status CudaFunction::launch(int64_t grid, int threads, int sharedBytes,
                             const void *parameter) const {
+  return launchOn(context ? context->stream : nullptr, grid, threads,
+                  sharedBytes, parameter);
+}
+
+Status CudaFunction::launchOn(void *stream, int64_t grid, int threads,
+                              int sharedBytes, const void *parameter) const {
   if (!function || grid < 1 || grid > INT32_MAX || threads < 1 ||
       sharedBytes < 0)
     return Status::invalid("kernel launch: grid is " + std::to_string(grid) +
@@ -392,9 +514,8 @@ Status CudaFunction::launch(int64_t grid, int threads, int sharedBytes,
   void *parameters[] = {const_cast<void *>(parameter)};
   return scope.cuda.check(scope.cuda.launchKernel(function, unsigned(grid), 1,
                                                   1, unsigned(threads), 1, 1,
-                                                  unsigned(sharedBytes),
-                                                  context->stream, parameters,
-                                                  nullptr),
+                                                  unsigned(sharedBytes), stream,
+                                                  parameters, nullptr),
                           "launch a kernel");
 }
 
@@ -434,11 +555,20 @@ Status CudaEvent::create(std::shared_ptr<CudaContext> owner) {
   return Status::success();
 }
 
-Status CudaEvent::record() {
+Status CudaEvent::record(void *stream) {
   CudaScope scope(*context);
   FFD_RETURN_IF_ERROR(scope.entered());
-  return scope.cuda.check(scope.cuda.eventRecord(handle, nullptr),
+  return scope.cuda.check(scope.cuda.eventRecord(handle, stream),
                           "record an event");
+}
+
+Status CudaEvent::reached(bool &yes) const {
+  CudaScope scope(*context);
+  FFD_RETURN_IF_ERROR(scope.entered());
+  const CUresult result = scope.cuda.eventQuery(handle);
+  yes = result == 0;
+  return result == kNotReady ? Status::success()
+                             : scope.cuda.check(result, "query an event");
 }
 
 Status CudaEvent::wait() const {

@@ -17,7 +17,7 @@
 #include <cstdlib>
 #include <cstring>
 
-static FakeCudaState state = {nullptr, 0, 0, 0, 0, 0, 0, 0, 0, 0, -1, 9, 0};
+static FakeCudaState state = {nullptr, 0, 0, 0, 0, 0, 0, 0, 0, 0, -1, 9, 0, 0};
 
 extern "C" {
 
@@ -112,6 +112,29 @@ int cuMemcpyDtoD_v2(unsigned long long to, unsigned long long from,
                       reinterpret_cast<void *>(from), bytes),
          0;
 }
+int cuMemcpyHtoDAsync_v2(unsigned long long p, const void *host, size_t bytes,
+                         void *) {
+  return cuMemcpyHtoD_v2(p, host, bytes);
+}
+int cuMemcpyDtoHAsync_v2(void *host, unsigned long long p, size_t bytes,
+                         void *) {
+  return cuMemcpyDtoH_v2(host, p, bytes);
+}
+int cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from,
+                         size_t bytes, void *) {
+  return cuMemcpyDtoD_v2(to, from, bytes);
+}
+int cuMemHostAlloc(void **p, size_t bytes, unsigned) {
+  unsigned long long memory;
+  const int result = cuMemAlloc_v2(&memory, bytes);
+  return *p = reinterpret_cast<void *>(memory), result;
+}
+int cuMemFreeHost(void *p) {
+  return cuMemFree_v2(reinterpret_cast<unsigned long long>(p));
+}
+int cuStreamSynchronize(void *) { return 0; }
+int cuStreamIsCapturing(void *, int *s) { return *s = state.capturing, 0; }
+int cuEventQuery(void *) { return 0; }
 // A captured launch executes at once, the replay does nothing.
 int cuStreamCreate(void **s, unsigned) { return *s = &state, 0; }
 int cuStreamDestroy_v2(void *) { return 0; }
@@ -125,6 +148,10 @@ int cuGraphDestroy(void *) { return 0; }
 int cuGraphExecDestroy(void *) { return 0; }
 int cuMemsetD8_v2(unsigned long long p, unsigned char value, size_t bytes) {
   return std::memset(reinterpret_cast<void *>(p), value, bytes), 0;
+}
+int cuMemsetD8Async(unsigned long long p, unsigned char value, size_t bytes,
+                    void *) {
+  return cuMemsetD8_v2(p, value, bytes);
 }
 int cuEventCreate(void **e, unsigned) { return *e = &state, 0; }
 int cuEventDestroy_v2(void *) { return 0; }

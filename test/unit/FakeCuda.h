@@ -26,6 +26,7 @@ struct FakeCudaState {
   /// cuMemAlloc fails once this many more bytes are asked for; < 0: never.
   int64_t memoryLeft;
   int major, minor;
+  int capturing; ///< what cuStreamIsCapturing says
 };
 
 /// The state of the loaded library, found with dlsym.

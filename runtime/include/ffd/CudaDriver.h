@@ -67,8 +67,31 @@ public:
   const CudaDeviceInfo &device() const { return info; }
   const CudaDriver &driver() const { return *cuda; }
 
+  /// The same over a CUcontext of that device which the caller keeps alive.
+  static Status adopt(std::shared_ptr<const CudaDriver> driver, int device,
+                      void *handle, std::shared_ptr<CudaContext> &context);
+
   /// Waits for all work of the context.
   Status synchronize() const;
+
+  /// Memory of the device, or pinned memory of the host that the device
+  /// accesses at the same address. The caller frees it.
+  Status allocate(const char *what, int64_t bytes, bool onHost,
+                  void *&pointer) const;
+  void free(void *pointer, bool onHost) const;
+  /// Copies on a CUstream (null: the default one). `host` may be reused when
+  /// copyIn returns; copyOut waits, copyOutLater needs pinned memory and does
+  /// not.
+  Status copyIn(void *to, const void *host, int64_t bytes, void *stream) const;
+  Status copyOut(void *host, const void *from, int64_t bytes,
+                 void *stream) const;
+  Status copyOutLater(void *pinned, const void *from, int64_t bytes,
+                      void *stream) const;
+  Status copyWithin(void *to, const void *from, int64_t bytes,
+                    void *stream) const;
+  Status fill(void *to, uint8_t value, int64_t bytes, void *stream) const;
+  /// Whether the stream records its work into a graph.
+  Status capturing(void *stream, bool &yes) const;
 
 private:
   friend class CudaScope;
@@ -80,6 +103,7 @@ private:
   CudaDeviceInfo info;
   int ordinal = 0;
   void *handle = nullptr;
+  bool retained = false; ///< handle is the primary context, ours to release
 };
 
 /// Device memory; freed with the object.
@@ -130,6 +154,9 @@ public:
   /// being captured; does not wait.
   Status launch(int64_t grid, int threads, int sharedBytes,
                 const void *parameter) const;
+  /// The same on a CUstream.
+  Status launchOn(void *stream, int64_t grid, int threads, int sharedBytes,
+                  const void *parameter) const;
 
   /// Registers per thread and bytes of local memory (spills) per thread.
   Status resources(int &registers, int &localBytes) const;
@@ -149,8 +176,10 @@ public:
   CudaEvent &operator=(const CudaEvent &) = delete;
 
   Status create(std::shared_ptr<CudaContext> owner);
-  Status record();
+  Status record(void *stream = nullptr);
   Status wait() const;
+  /// Whether all before the recording has finished; does not wait.
+  Status reached(bool &yes) const;
   /// Milliseconds from `start` to this event; waits for both.
   Status since(const CudaEvent &start, float &milliseconds) const;
 

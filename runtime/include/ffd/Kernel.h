@@ -73,6 +73,13 @@ public:
 
   Status decode(const ffdDecodeArgs &args) override;
 
+  /// Runs several decodes as one parallel loop and returns when all are done.
+  /// Each has its own workspace of Layout::workspaceBytes, whose counters this
+  /// call clears, and `splits` of at least 1. Unlike decode() it may run in
+  /// several threads at a time.
+  Status decodeAll(const ffdDecodeArgs *calls, int64_t count) const;
+  ThreadPool &pool() const { return threads; }
+
 private:
   Status reserveWorkspace(int64_t bytes);
 

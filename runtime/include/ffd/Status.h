@@ -29,6 +29,9 @@ enum class StatusCode {
   IoError,         ///< The operating system refused a read or a write.
   DeviceError,     ///< The CUDA driver reported an error.
   CompileError,    ///< The JIT compiler reported an error.
+  OutOfPages,      ///< The page pool of a cache is exhausted.
+  OutOfSequences,  ///< All sequence slots of a cache are taken.
+  NotReady,        ///< An enqueued result is not there yet.
 };
 
 class [[nodiscard]] Status {

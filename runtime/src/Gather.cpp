@@ -1,0 +1,135 @@
+//===- Gather.cpp - Reading a cache back, and its counters ------------- ===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Block by block through host memory; nothing that runs every step.
+//
+//===----------------------------------------------------------------------===//
+
+#include "PagedCache.h"
+
+#include "ffd/Float16.h"
+#include "ffd/Split.h"
+
+#include <algorithm>
+#include <cstring>
+
+using namespace ffd;
+
+Status PagedCache::gather(int64_t layer, int32_t slot, int64_t first,
+                          int64_t count, uint16_t *k, uint16_t *v,
+                          void *stream) {
+  FFD_RETURN_IF_ERROR(checkSlot(slot));
+  if (layer < 0 || layer >= shape.layers)
+    return Status::invalid("the layer to gather is " + std::to_string(layer) +
+                           ", expected 0 to " +
+                           std::to_string(shape.layers - 1));
+  const Sequence &sequence = sequences[size_t(slot)];
+  const int64_t length = sequence.length[size_t(layer)];
+  if (first < 0 || first > length || count < 0 || count > length - first)
+    return Status::invalid(
+        "the tokens to gather are " + std::to_string(count) + " from " +
+        std::to_string(first) + ", expected a range of the " +
+        std::to_string(length) + " tokens of sequence " + std::to_string(slot));
+  FFD_RETURN_IF_ERROR(checkNotCapturing("ffdGather", stream));
+  const Layout &l = shape.layout;
+  const int64_t size = shape.spec.quant_block, d = l.headDim, dv = l.valueDim;
+  const int64_t committed = sequence.committed[size_t(layer)];
+  std::vector<uint8_t> thumbnails(static_cast<size_t>(l.thumbnailBytes())),
+      residuals(size_t(l.residualBytes())), values(size_t(l.valueBytes()));
+  std::vector<uint16_t> kRow, vRow; // of one block or tail, all heads
+  int64_t next = 0;
+  for (int64_t at = first; at < first + count; at = next) {
+    const int64_t block = std::min(at / size, committed);
+    next = block == committed ? first + count
+                              : std::min(first + count, (block + 1) * size);
+    const int64_t n = next - at, start = at - block * size;
+    kRow.resize(size_t(n * shape.heads * d));
+    vRow.resize(size_t(n * shape.heads * dv));
+    std::vector<uint16_t> tail(size_t(n * std::max(d, dv)));
+    for (int64_t head = 0; head < shape.heads; ++head) {
+      if (block == committed) {
+        FFD_RETURN_IF_ERROR(memory->read(tail.data(),
+                                         tailK(layer, slot, head) + start * d,
+                                         n * d * 2, stream));
+        for (int64_t t = 0; t < n; ++t)
+          std::memcpy(&kRow[size_t((t * shape.heads + head) * d)],
+                      &tail[size_t(t * d)], size_t(d) * 2);
+        FFD_RETURN_IF_ERROR(memory->read(tail.data(),
+                                         tailV(layer, slot, head) + start * dv,
+                                         n * dv * 2, stream));
+        for (int64_t t = 0; t < n; ++t)
+          std::memcpy(&vRow[size_t((t * shape.heads + head) * dv)],
+                      &tail[size_t(t * dv)], size_t(dv) * 2);
+        continue;
+      }
+      const int64_t page = sequence.pages[size_t(block)];
+      FFD_RETURN_IF_ERROR(memory->read(thumbnails.data(),
+                                       thumbnail(layer, page, head),
+                                       l.thumbnailBytes(), stream));
+      FFD_RETURN_IF_ERROR(memory->read(residuals.data(),
+                                       residual(layer, page, head),
+                                       l.residualBytes(), stream));
+      FFD_RETURN_IF_ERROR(memory->read(values.data(), value(layer, page, head),
+                                       l.valueBytes(), stream));
+      for (int64_t t = 0; t < n; ++t) {
+        uint16_t *toK = &kRow[size_t((t * shape.heads + head) * d)];
+        for (int64_t c = 0; c < d; ++c)
+          toK[c] = f32ToElement(
+              shape.spec.element,
+              float(reconstructAt(shape.spec, thumbnails.data(),
+                                  residuals.data(), start + t, c)));
+        uint16_t *toV = &vRow[size_t((t * shape.heads + head) * dv)];
+        for (int64_t c = 0; c < dv; ++c)
+          toV[c] = valueAt(l, values.data(), start + t, c);
+      }
+    }
+    const int64_t done = at - first;
+    if (k)
+      FFD_RETURN_IF_ERROR(memory->write(k + done * shape.heads * d, kRow.data(),
+                                        int64_t(kRow.size()) * 2, stream));
+    if (v)
+      FFD_RETURN_IF_ERROR(memory->write(v + done * shape.heads * dv,
+                                        vRow.data(), int64_t(vRow.size()) * 2,
+                                        stream));
+  }
+  return Status::success();
+}
+
+//===----------------------------------------------------------------------===//
+// Counters
+//===----------------------------------------------------------------------===//
+
+Status PagedCache::requestStatistics(void *stream) {
+  std::vector<uint64_t> counts(size_t(shape.layers * shape.rows()));
+  FFD_RETURN_IF_ERROR(memory->read(counts.data(), keptCount,
+                                   int64_t(counts.size()) * 8, stream));
+  read.assign(size_t(shape.layers * shape.heads), {0, 0});
+  for (int64_t layer = 0; layer < shape.layers; ++layer)
+    for (int64_t row = 0; row < shape.rows(); ++row)
+      read[size_t(layer * shape.heads + row % shape.heads)].kept +=
+          counts[size_t(layer * shape.rows() + row)];
+  for (size_t i = 0; i < read.size(); ++i)
+    read[i].scanned = scanned[i / size_t(shape.heads)];
+  return Status::success();
+}
+
+Status PagedCache::fetchStatistics(ffdHeadStatistics *statistics) {
+  if (read.empty())
+    return Status::invalid("no statistics were requested, expected "
+                           "ffdStatisticsRequest before");
+  if (!statistics)
+    return Status::invalid("'statistics' is null, expected room for " +
+                           std::to_string(read.size()) + " entries");
+  std::copy(read.begin(), read.end(), statistics);
+  return Status::success();
+}
+
+Status PagedCache::errors(uint32_t &bits) const {
+  bits = 0;
+  return Status::success();
+}
+Status PagedCache::clearErrors() { return Status::success(); }

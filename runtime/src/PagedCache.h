@@ -1,0 +1,168 @@
+//===- PagedCache.h - Sequences in a paged split cache ----------*- C++ -*-===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The host's view of an ffdCache: which pages a sequence has, how long it is in
+// each layer, and the tables that kernels read. ffd.h says what every operation
+// does; the names are the same.
+//
+// A sequence is (length, committed blocks, pages). Usually the committed blocks
+// are floor((length - lag) / 128), as docs/numerics.md has it; after truncation
+// there may be more, and the tail is shorter than the lag.
+//
+//===----------------------------------------------------------------------===//
+#ifndef FFD_SRC_PAGEDCACHE_H
+#define FFD_SRC_PAGEDCACHE_H
+
+#include "CacheMemory.h"
+#include "Context.h"
+#include "PagePool.h"
+
+#include "ffd/Memory.h"
+
+#include <memory>
+#include <vector>
+
+namespace ffd {
+
+/// The sizes that follow from a cache's options, all products checked.
+struct CacheShape {
+  ffdSpec spec = {};
+  Layout layout;
+  int64_t layers = 0, heads = 0, slots = 0, lag = 0, maxTokens = 0, pages = 0;
+  int64_t tailCapacity = 0; ///< tokens
+  int64_t pageStride = 0;   ///< entries of a page table's row
+  ffdCacheSizes sizes = {};
+
+  /// Checks the options and computes.
+  static Status of(const ffdCacheOptions &options, CacheShape &shape);
+  int64_t rows() const { return slots * heads; }
+};
+
+/// A range of tokens of one append.
+struct NewTokens {
+  int32_t slot = 0;
+  int64_t count = 0; ///< tokens
+  int64_t row = 0;   ///< the first of them in k and v
+};
+
+class PagedCache {
+public:
+  static Status create(std::shared_ptr<Context> context,
+                       const ffdCacheOptions &options,
+                       std::unique_ptr<PagedCache> &cache);
+  ~PagedCache();
+
+  Context &context() const { return *owner; }
+  void info(ffdCacheInfo &info) const;
+
+  Status createSequence(void *stream, int32_t &slot);
+  Status freeSequence(int32_t slot, void *stream);
+  Status fork(int32_t slot, void *stream, int32_t &forked);
+  Status truncate(int32_t slot, int64_t length, void *stream);
+  Status setDelta(int32_t slot, float delta, void *stream);
+  Status sequenceInfo(int32_t slot, ffdSequenceInfo &info) const;
+  Status reserve(int64_t count, const int32_t *slots, const int64_t *tokens,
+                 void *stream);
+  Status setPages(int32_t slot, int64_t first, const int32_t *pages,
+                  int64_t count, void *stream);
+
+  Status append(const ffdAppendBatch &batch, void *stream);
+  Status advance(int64_t count, const int32_t *slots, const int32_t *tokens);
+  Status decode(const ffdDecodeBatch &batch, void *stream);
+
+  Status gather(int64_t layer, int32_t slot, int64_t first, int64_t count,
+                uint16_t *k, uint16_t *v, void *stream);
+  Status requestStatistics(void *stream);
+  Status fetchStatistics(ffdHeadStatistics *statistics);
+  Status errors(uint32_t &bits) const;
+  Status clearErrors();
+
+  Status save(int32_t slot, ffdWriteFn write, void *user, void *stream);
+  Status load(ffdReadFn read, void *user, void *stream, int32_t &slot);
+
+private:
+  struct Sequence {
+    bool used = false;
+    float delta = 0;
+    std::vector<int64_t> length;    ///< per layer
+    std::vector<int64_t> committed; ///< blocks, per layer
+    std::vector<int32_t> pages;     ///< of its blocks, reserved ones included
+  };
+
+  PagedCache() = default;
+
+  // PagedCache.cpp
+  Status checkSlot(int32_t slot) const;
+  Status checkNotCapturing(const char *what, void *stream) const;
+  Status checkEven(const char *what, int32_t slot) const;
+  Status takeSlot(int32_t &slot);
+  /// Blocks that `length` tokens have committed, at least `already`.
+  int64_t blocksAt(int64_t length, int64_t already) const;
+  int64_t longest(const Sequence &sequence) const;
+  /// Takes the pages of several growths at once; `blocks[i]` in total each.
+  Status takePages(const std::vector<int32_t> &slots,
+                   const std::vector<int64_t> &blocks, void *stream);
+  void givePagesBack(Sequence &sequence, int64_t from);
+  Status writePages(int32_t slot, int64_t first, void *stream);
+  Status writeLengths(int32_t slot, void *stream);
+  Status recomputeSmax(int32_t slot, void *stream);
+  Status writeDelta(int32_t slot, void *stream);
+  Status checkList(const char *what, int64_t count, const int32_t *slots) const;
+
+  // Where things are.
+  uint8_t *thumbnail(int64_t layer, int64_t page, int64_t head) const;
+  uint8_t *residual(int64_t layer, int64_t page, int64_t head) const;
+  uint8_t *value(int64_t layer, int64_t page, int64_t head) const;
+  uint16_t *smaxRow(int64_t layer, int64_t slot, int64_t head) const;
+  uint16_t *tailK(int64_t layer, int64_t slot, int64_t head) const;
+  uint16_t *tailV(int64_t layer, int64_t slot, int64_t head) const;
+
+  // PagedAppend.cpp
+  struct Input;
+  Status checkAppend(const ffdAppendBatch &batch, Input &input,
+                     std::vector<NewTokens> &tokens) const;
+  void appendOnCpu(const Input &input, const std::vector<NewTokens> &tokens);
+  void commitBlock(const Input &input, const NewTokens &tokens, int64_t block,
+                   int64_t head);
+  void moveTail(const Input &input, const NewTokens &tokens, int64_t head);
+
+  // PagedDecode.cpp
+  Status decodeOnCpu(const ffdDecodeBatch &batch, const KernelSet &kernels);
+  void fill(int64_t layer, int64_t slot, ffdDecodeArgs &args) const;
+
+  // Gather.cpp, SequenceFile.cpp
+  struct Header;
+
+  std::shared_ptr<Context> owner;
+  std::shared_ptr<const KernelSet> kernels; ///< once a call needed them
+  CacheShape shape;
+  float smScale = 0, newDelta = 0;
+  bool callerPages = false, invariant = false;
+
+  std::unique_ptr<CacheMemory> memory;
+  std::vector<ffdLayerMemory> layerMemory;
+  // Tables in the cache's memory.
+  int32_t *pageTable = nullptr;  ///< [slots][pageStride]
+  int32_t *lengths = nullptr;    ///< [layers][slots]
+  int32_t *capacity = nullptr;   ///< [slots] blocks that have pages
+  float *deltas = nullptr;       ///< [slots]
+  uint64_t *keptCount = nullptr; ///< [layers][slots * heads]
+
+  PagePool pool;
+  std::vector<Sequence> sequences;
+  HostBuffer workspace;                ///< of CPU decodes
+  std::vector<uint64_t> scanned;       ///< [layers]: per head
+  std::vector<ffdHeadStatistics> read; ///< of the last request
+};
+
+} // namespace ffd
+
+struct ffdCache {
+  std::unique_ptr<ffd::PagedCache> impl;
+};
+
+#endif // FFD_SRC_PAGEDCACHE_H

@@ -1,0 +1,121 @@
+//===- PagedDecode.cpp - Decoding over a paged cache ------------------- ===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// On the CPU every sequence of a batch is a decode of its own, cut into pieces
+// by its own length, and all pieces of all sequences are one parallel loop:
+// sequences may be anywhere in the cache, and their bits do not depend on each
+// other.
+//
+//===----------------------------------------------------------------------===//
+
+#include "ArgExtents.h"
+#include "PagedCache.h"
+
+#include "ffd/ThreadPool.h"
+
+#include <algorithm>
+
+using namespace ffd;
+
+static Status badField(const std::string &field, const std::string &value,
+                       const std::string &expected) {
+  return Status::invalid("'ffdDecodeBatch' field '" + field + "' is " + value +
+                         ", expected " + expected);
+}
+
+void PagedCache::fill(int64_t layer, int64_t slot, ffdDecodeArgs &a) const {
+  const ffdLayerMemory &m = layerMemory[size_t(layer)];
+  a.thumbnails = m.thumbnails;
+  a.residuals = m.residuals;
+  a.values = m.values;
+  a.smax = smaxRow(layer, slot, 0);
+  a.tail_k = tailK(layer, slot, 0);
+  a.tail_v = tailV(layer, slot, 0);
+  a.page_table = pageTable + slot * shape.pageStride;
+  a.lengths = lengths + layer * shape.slots + slot;
+  a.delta = deltas + slot;
+  a.kept_count = keptCount + layer * shape.rows() + slot * shape.heads;
+  a.page_stride = shape.pageStride;
+  a.tail_head_stride = shape.tailCapacity;
+  a.tail_batch_stride = shape.heads * shape.tailCapacity;
+  a.kv_heads = int32_t(shape.heads);
+  a.lag = int32_t(shape.lag);
+  a.sm_scale = smScale;
+}
+
+Status PagedCache::decode(const ffdDecodeBatch &given, void *stream) {
+  ffdDecodeBatch batch = given;
+  if (batch.layer < 0 || batch.layer >= shape.layers)
+    return badField("layer", std::to_string(batch.layer),
+                    "0 to " + std::to_string(shape.layers - 1));
+  FFD_RETURN_IF_ERROR(checkList("a decode", batch.count, batch.sequences));
+  const int64_t queryHeads = shape.heads * shape.spec.group;
+  if (batch.q_batch_stride == 0 && batch.q_head_stride == 0) {
+    batch.q_head_stride = shape.spec.head_dim;
+    batch.q_batch_stride = queryHeads * shape.spec.head_dim;
+  }
+  if (queryHeads > 1 && batch.q_head_stride < shape.spec.head_dim)
+    return badField("q_head_stride", std::to_string(batch.q_head_stride),
+                    "at least the " + std::to_string(shape.spec.head_dim) +
+                        " channels of a head");
+  if (!kernels)
+    FFD_RETURN_IF_ERROR(owner->kernels(shape.spec, kernels));
+  (void)stream;
+  return decodeOnCpu(batch, *kernels);
+}
+
+Status PagedCache::decodeOnCpu(const ffdDecodeBatch &batch,
+                               const KernelSet &set) {
+  const CpuKernel &kernel = *set.cpu;
+  const int64_t queryHeads = shape.heads * shape.spec.group;
+  const int64_t count = batch.count;
+  const int threads = owner->pool().threads();
+  std::vector<ffdDecodeArgs> calls(static_cast<size_t>(count));
+  std::vector<int64_t> offsets;
+  int64_t bytes = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const int32_t slot = batch.sequences ? batch.sequences[i] : int32_t(i);
+    const Sequence &sequence = sequences[size_t(slot)];
+    const int64_t length = sequence.length[size_t(batch.layer)];
+    ffdDecodeArgs &a = calls[size_t(i)];
+    fill(batch.layer, slot, a);
+    a.batch = 1;
+    // After a truncation the tail may be shorter than the lag; the committed
+    // blocks stay what they are.
+    a.lag = int32_t(
+        std::min(shape.lag, length - sequence.committed[size_t(batch.layer)] *
+                                         shape.spec.quant_block));
+    a.q = batch.q ? static_cast<const uint16_t *>(batch.q) +
+                        i * batch.q_batch_stride
+                  : nullptr;
+    a.q_batch_stride = batch.q_batch_stride;
+    a.q_head_stride = batch.q_head_stride;
+    a.out =
+        batch.out ? batch.out + i * queryHeads * shape.spec.value_dim : nullptr;
+    a.lse = batch.lse ? batch.lse + i * queryHeads : nullptr;
+    a.splits = pickSplits(shape.spec, shape.heads, length,
+                          threads == 1 ? 1 : 4 * threads);
+    int64_t needed;
+    FFD_RETURN_IF_ERROR(
+        workspaceBytes(shape.spec, shape.heads, a.splits, needed));
+    offsets.push_back(bytes);
+    bytes += (needed + 127) / 128 * 128;
+  }
+  if (workspace.size() < bytes)
+    FFD_RETURN_IF_ERROR(workspace.allocate("workspace", bytes, 0));
+  for (int64_t i = 0; i < count; ++i)
+    calls[size_t(i)].workspace = workspace.data() + offsets[size_t(i)];
+  FFD_RETURN_IF_ERROR(kernel.decodeAll(calls.data(), count));
+
+  for (int64_t i = 0; i < count; ++i) {
+    const int32_t slot = batch.sequences ? batch.sequences[i] : int32_t(i);
+    scanned[size_t(batch.layer)] +=
+        uint64_t(sequences[size_t(slot)].committed[size_t(batch.layer)] *
+                 shape.layout.selectsPerBlock());
+  }
+  return Status::success();
+}
