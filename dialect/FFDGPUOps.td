@@ -157,6 +157,41 @@ def FFD_GPUAnyOp : FFD_GPUOp<"any", [Pure]> {
   let assemblyFormat = "$value attr-dict";
 }
 
+def FFD_GPUTransposeOp : FFD_GPUOp<"transpose", [
+    Pure, AllTypesMatch<["words", "result"]>]> {
+  let summary = "transpose 8 x 8 matrices of 16-bit elements among the lanes";
+  let description = [{
+    Word i of all lanes is one matrix: lane `4 r + c` holds elements 2c and 2c + 1
+    of row r, before and after. So rows of memory become the fragments that the
+    tensor cores want by column.
+
+    Example:
+
+    ```mlir
+    %t = ffd.gpu.transpose %x : vector<4xi32>
+    ```
+  }];
+  let arguments = (ins FFD_Words:$words);
+  let results = (outs FFD_Words:$result);
+  let assemblyFormat = "$words attr-dict `:` type($words)";
+}
+
+def FFD_GPUPrefetchOp : FFD_GPUOp<"prefetch", [MemoryEffects<[MemWrite]>]> {
+  let summary = "start to bring a line of global memory into the L2 cache";
+  let description = [{
+    A hint for 128 bytes that will be read soon; no value depends on it. (Listed
+    as a write so that it stays where it is.)
+
+    Example:
+
+    ```mlir
+    ffd.gpu.prefetch %p : !llvm.ptr<1>
+    ```
+  }];
+  let arguments = (ins FFD_GlobalPtr:$address);
+  let assemblyFormat = "$address attr-dict `:` type($address)";
+}
+
 def FFD_GPUBallotOp : FFD_GPUOp<"ballot", [Pure]> {
   let summary = "one bit per lane of the warp";
   let description = [{

@@ -14,6 +14,7 @@
 
 #include "ffd/CudaDriver.h"
 #include "ffd/Package.h"
+#include "ffd/Plan.h"
 
 #include <algorithm>
 
@@ -23,6 +24,8 @@ namespace {
 
 /// What a CTA needs of an SM, when the package does not say.
 constexpr int kDefaultCtasPerSm = 2;
+/// Pieces of a ragged batch per CTA that runs at a time.
+constexpr int64_t kRaggedWaves = 2;
 
 /// Whether code for `target` runs on a device of this compute capability.
 bool runsOn(const Package &package, const CudaDeviceInfo &device) {
@@ -55,10 +58,17 @@ struct CudaKernel::State {
   int threads = 0, sharedBytes = 0, ctasPerSm = 0;
 
   CudaBuffer q, thumbnails, residuals, values, smax, tailK, tailV, pageTable,
-      lengths, delta, out, lse, kept, workspace;
+      lengths, delta, out, lse, kept, workspace, plan;
   ffdDecodeArgs device = {}; ///< what launches get
   ArgExtents extents;
   bool resident = false;
+
+  /// CTAs of a launch.
+  static int64_t grid(const ffdDecodeArgs &args) {
+    return args.plan ? args.pieces
+                     : int64_t(args.batch) * args.kv_heads * args.splits;
+  }
+  Status putPlan(const ffdSpec &spec, const ffdDecodeArgs &host);
 
   /// Copies `bytes` and sets the device pointer; a valid address even for none.
   template <typename T>
@@ -72,6 +82,25 @@ struct CudaKernel::State {
     return Status::success();
   }
 };
+
+/// Cuts rows of unequal lengths into pieces of equal size.
+Status CudaKernel::State::putPlan(const ffdSpec &spec,
+                                  const ffdDecodeArgs &host) {
+  PlanOptions options;
+  options.batch = host.batch;
+  options.kvHeads = host.kv_heads;
+  options.lag = host.lag;
+  options.target =
+      kRaggedWaves * int64_t(context->device().multiprocessors) * ctasPerSm;
+  std::vector<ffdPiece> pieces(size_t(std::max(options.target, extents.rows)));
+  FFD_RETURN_IF_ERROR(planPieces(spec, options, host.lengths, pieces.data(),
+                                 int64_t(pieces.size())));
+  FFD_RETURN_IF_ERROR(put(plan, "plan", pieces.data(),
+                          int64_t(pieces.size() * sizeof(ffdPiece)),
+                          device.plan));
+  device.pieces = int32_t(pieces.size());
+  return Status::success();
+}
 
 CudaKernel::CudaKernel(const ffdSpec &spec, Program program, std::string target)
     : DecodeKernel(spec, program, std::move(target)), state(new State) {}
@@ -116,7 +145,13 @@ Status CudaKernel::upload(const ffdDecodeArgs &args) {
   s.resident = false;
   ArgExtents &x = s.extents;
   FFD_RETURN_IF_ERROR(measureArgs(kernelSpec, kernelProgram, args, x));
-  ffdDecodeArgs d = args;
+  s.device = args;
+  ffdDecodeArgs &d = s.device;
+  const bool ragged =
+      std::any_of(args.lengths, args.lengths + args.batch,
+                  [&](int32_t length) { return length != args.lengths[0]; });
+  if (d.splits == 0 && ragged && kernelProgram == Program::Decode)
+    FFD_RETURN_IF_ERROR(s.putPlan(kernelSpec, args));
   if (d.splits == 0)
     d.splits =
         pickSplits(kernelSpec, x.rows, x.maxLength,
@@ -151,11 +186,14 @@ Status CudaKernel::upload(const ffdDecodeArgs &args) {
   else
     d.kept = nullptr;
   int64_t bytes;
-  FFD_RETURN_IF_ERROR(workspaceBytes(kernelSpec, x.rows, d.splits, bytes));
+  if (d.plan)
+    bytes = layoutOf(kernelSpec)
+                .plannedWorkspaceBytes(x.rows, d.pieces, kernelSpec.group);
+  else
+    FFD_RETURN_IF_ERROR(workspaceBytes(kernelSpec, x.rows, d.splits, bytes));
   FFD_RETURN_IF_ERROR(
       s.put(s.workspace, "workspace", nullptr, bytes, d.workspace));
   FFD_RETURN_IF_ERROR(s.workspace.fill(0, Layout::partialsOffset(x.rows)));
-  s.device = d;
   s.resident = true;
   return Status::success();
 }
@@ -165,18 +203,19 @@ Status CudaKernel::launch() {
   if (!s.resident)
     return Status::invalid("nothing is uploaded, expected upload() before "
                            "launch()");
-  return s.function.launch(s.extents.rows * s.device.splits, s.threads,
-                           s.sharedBytes, &s.device);
+  return s.function.launch(State::grid(s.device), s.threads, s.sharedBytes,
+                           &s.device);
 }
 
 Status CudaKernel::launchResident(const ffdDecodeArgs &device) {
-  if (device.splits < 1 || !device.workspace)
-    return Status::invalid("launch over device memory: splits is " +
-                           std::to_string(device.splits) +
-                           ", expected at least 1 and a workspace");
-  return state->function.launch(int64_t(device.batch) * device.kv_heads *
-                                    device.splits,
-                                state->threads, state->sharedBytes, &device);
+  if (!device.workspace || (device.plan ? device.pieces : device.splits) < 1)
+    return Status::invalid(
+        "launch over device memory: splits and pieces are " +
+        std::to_string(device.splits) + " and " +
+        std::to_string(device.pieces) +
+        ", expected at least 1 of what applies, and a workspace");
+  return state->function.launch(State::grid(device), state->threads,
+                                state->sharedBytes, &device);
 }
 
 int64_t CudaKernel::residentCtas() const {

@@ -12,136 +12,45 @@
 #include "EmulatedDecode.h"
 #include "ReferenceDecode.h"
 
-#include "ffd/Conversion/GPUPipeline.h"
-#include "ffd/Driver/Compiler.h"
-#include "ffd/Driver/Programs.h"
 #include "ffd/Float16.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/Pass/PassManager.h"
-#include "mlir/Transforms/LocationSnapshot.h"
 
 #include <cmath>
-#include <map>
+#include <cstring>
 
 using namespace ffd;
-using emulator::DeviceMemory;
 
 EmulatedDecode::EmulatedDecode(const ffdSpec &spec, const std::string &arch,
                                std::string &error,
                                llvm::function_ref<void(mlir::ModuleOp)> mutate)
-    : spec(spec), context(mlir::MLIRContext::Threading::DISABLED) {
-  mlir::DialectRegistry registry;
-  mlir::ffd::registerCompilerDialects(registry);
-  context.appendDialectRegistry(registry);
-  context.loadAllAvailableDialects();
-  mlir::Type element = spec.element == FFD_F16
-                           ? mlir::Type(mlir::Float16Type::get(&context))
-                           : mlir::Type(mlir::BFloat16Type::get(&context));
-  auto attribute = mlir::ffd::SpecAttr::get(
-      &context, spec.head_dim, spec.value_dim, spec.group, element,
-      spec.scan_bits, spec.quant_block, spec.select_block);
-  mlir::ScopedDiagnosticHandler handler(&context,
-                                        [&](mlir::Diagnostic &diagnostic) {
-                                          error += diagnostic.str() + "\n";
-                                          return mlir::success();
-                                        });
-  nvvm =
-      mlir::ffd::buildProgram(&context, mlir::ffd::Program::Decode, attribute);
-  if (!nvvm) {
-    error += "no program";
-    return;
-  }
-  mlir::PassManager passes(&context);
-  mlir::ffd::PTXPipelineOptions pipeline;
-  pipeline.arch = arch;
-  mlir::ffd::buildPTXPipeline(passes, pipeline);
-  if (mlir::failed(passes.run(*nvvm))) {
-    error += "the pipeline failed";
-    return;
-  }
-  // Reports name lines of the kernel's text, which this writes.
-  std::string file =
-      testing::TempDir() + "ffd-" + specName(spec) + "-" + arch + ".mlir";
-  if (mlir::failed(mlir::generateLocationsFromIR(file, *nvvm, {})))
-    error += "cannot write " + file;
-  if (mutate)
-    mutate(*nvvm);
-  auto function = nvvm->lookupSymbol<mlir::LLVM::LLVMFuncOp>("decode");
-  auto number = [&](llvm::StringRef name) {
-    auto attr = function->getAttrOfType<mlir::IntegerAttr>(name);
-    return attr ? uint32_t(attr.getInt()) : 0;
-  };
-  threads = number(mlir::ffd::kThreadsAttr);
-  sharedBytes = number(mlir::ffd::kSharedBytesAttr);
-  emulator::Report report;
-  kernel = emulator::CompiledKernel::create(*nvvm, "decode", {}, report);
-  if (!kernel)
-    error += report.str();
+    : EmulatedDecode(
+          spec,
+          [&] {
+            EmulatedKernel::Options options;
+            options.arch = arch;
+            options.mutate = mutate;
+            return options;
+          }(),
+          error) {}
+
+EmulatedDecode::EmulatedDecode(const ffdSpec &spec,
+                               EmulatedKernel::Options options,
+                               std::string &error) {
+  options.locationFile =
+      testing::TempDir() + "ffd-" + specName(spec) + "-" + options.arch +
+      (options.program == Program::Exact ? "-exact" : "") + ".mlir";
+  kernel = EmulatedKernel::create(spec, options, error);
 }
 
 emulator::Report EmulatedDecode::run(RandomCase &c, int splits,
                                      const emulator::Options &options,
                                      int launches) {
-  std::vector<emulator::Buffer> buffers;
-  std::vector<std::unique_ptr<DeviceMemory>> inputs;
+  std::memset(c.out.data(), 0xFF, size_t(c.out.size()));
+  std::memset(c.lse.data(), 0xFF, size_t(c.lse.size()));
+  std::memset(c.kept.data(), 0, size_t(c.kept.size()));
   ffdDecodeArgs args = c.args;
-  auto input = [&](auto *&pointer, int64_t bytes, const char *name) {
-    if (!pointer || !bytes)
-      return;
-    inputs.push_back(std::make_unique<DeviceMemory>(pointer, size_t(bytes)));
-    pointer = reinterpret_cast<std::remove_reference_t<decltype(pointer)>>(
-        inputs.back()->data());
-    buffers.push_back(inputs.back()->buffer(name, /*readOnly=*/true));
-  };
-  const SplitCache &cache = *c.cache;
-  const Layout &layout = cache.layout();
-  input(args.q, c.q.size(), "q");
-  input(args.thumbnails, cache.thumbnailPlaneBytes(), "thumbnails");
-  input(args.residuals, cache.residualPlaneBytes(), "residuals");
-  input(args.values, cache.valuePlaneBytes(), "values");
-  input(args.smax, cache.rows() * layout.paddedHeadDim() * 2, "smax");
-  int64_t tail = cache.tailBytes() / (spec.head_dim + spec.value_dim);
-  input(args.tail_k, tail * spec.head_dim, "tail_k");
-  input(args.tail_v, tail * spec.value_dim, "tail_v");
-  input(args.page_table, c.batch() * args.page_stride * 4, "page_table");
-  input(args.lengths, c.batch() * 4, "lengths");
-  input(args.delta, c.batch() * 4, "delta");
-
-  DeviceMemory out(size_t(c.out.size()), 0xFF), lse(size_t(c.lse.size()), 0xFF),
-      kept(size_t(c.kept.size()), 0);
-  DeviceMemory workspace(
-      size_t(layout.workspaceBytes(cache.rows(), splits, spec.group)), 0xFF);
-  std::memset(workspace.data(), 0, size_t(cache.rows() * 4));
-  args.out = out.as<float>();
-  args.lse = lse.as<float>();
-  args.kept = kept.data();
-  args.workspace = workspace.data();
   args.splits = splits;
-  buffers.push_back(out.buffer("out"));
-  buffers.push_back(lse.buffer("lse"));
-  buffers.push_back(kept.buffer("kept"));
-  buffers.push_back(workspace.buffer("workspace"));
-
-  emulator::LaunchConfig config;
-  config.grid = {uint32_t(cache.rows() * splits), 1, 1};
-  config.block = {threads, 1, 1};
-  config.dynamicSharedBytes = sharedBytes;
-  emulator::Report report;
-  for (int i = 0; i < launches && report.ok; ++i) {
-    emulator::Options scheduled = options;
-    scheduled.seed += uint64_t(i);
-    report = kernel->launch(config, {emulator::Argument::of(args)}, buffers,
-                            scheduled);
-    for (int64_t row = 0; report.ok && row < cache.rows(); ++row)
-      if (workspace.as<int32_t>()[row]) {
-        report.ok = false;
-        report.message = "an arrival counter is not zero afterwards";
-      }
-  }
-  std::memcpy(c.out.data(), out.data(), out.size());
-  std::memcpy(c.lse.data(), lse.data(), lse.size());
-  std::memcpy(c.kept.data(), kept.data(), kept.size());
-  return report;
+  args.workspace = nullptr;
+  return kernel->run(args, options, launches);
 }
 
 testing::AssertionResult ffd::matchesReference(RandomCase &c) {

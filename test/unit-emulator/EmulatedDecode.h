@@ -14,9 +14,7 @@
 
 #include "RandomCase.h"
 
-#include "ffd/Emulator/Emulator.h"
-#include "mlir/IR/MLIRContext.h"
-#include "mlir/IR/OwningOpRef.h"
+#include "ffd/Emulated/EmulatedKernel.h"
 
 #include "gtest/gtest.h"
 
@@ -29,6 +27,8 @@ public:
   EmulatedDecode(const ffdSpec &spec, const std::string &arch,
                  std::string &error,
                  llvm::function_ref<void(mlir::ModuleOp)> mutate = nullptr);
+  EmulatedDecode(const ffdSpec &spec, EmulatedKernel::Options options,
+                 std::string &error);
 
   /// Runs the kernel on a case, with `splits` pieces per row; out, lse and kept
   /// of the case receive the results. `launches`: run again on the same
@@ -36,14 +36,10 @@ public:
   emulator::Report run(RandomCase &c, int splits,
                        const emulator::Options &options, int launches = 1);
 
-  mlir::ModuleOp module() { return *nvvm; }
+  mlir::ModuleOp module() { return kernel->module(); }
 
 private:
-  ffdSpec spec;
-  mlir::MLIRContext context;
-  mlir::OwningOpRef<mlir::ModuleOp> nvvm;
-  std::unique_ptr<emulator::CompiledKernel> kernel;
-  uint32_t threads = 0, sharedBytes = 0;
+  std::unique_ptr<EmulatedKernel> kernel;
 };
 
 /// Kept sets identical to the reference, outputs within the tolerances of

@@ -92,6 +92,16 @@ std::vector<int64_t> Bench::splitsToTry(DecodeKernel &kernel,
                                         const PoolShape &shape,
                                         SplitsMode mode) {
   const int64_t tasks = machine.parallelTasks(kernel);
+  if (planned(kernel)) {
+    if (mode == SplitsMode::Fixed)
+      return {options.splits};
+    if (mode == SplitsMode::Auto)
+      return {2 * tasks};
+    std::vector<int64_t> result;
+    for (int64_t halves : {2, 3, 4, 6, 8, 12})
+      result.push_back(tasks * halves / 2);
+    return result;
+  }
   const int64_t picked =
       pickSplits(shape.spec, shape.rows(), shape.longest(), tasks);
   if (mode == SplitsMode::Fixed)
@@ -102,16 +112,25 @@ std::vector<int64_t> Bench::splitsToTry(DecodeKernel &kernel,
   const int64_t most = std::clamp<int64_t>(
       shape.longest() / shape.spec.quant_block, 1, kMaxSplits);
   std::vector<int64_t> result = {picked};
-  for (int64_t twice : {1, 2, 4, 6, 8})
-    result.push_back(std::clamp<int64_t>(base * twice / 2, 1, most));
+  for (int64_t quarters : {2, 3, 4, 6, 8, 12, 16})
+    result.push_back(std::clamp<int64_t>(base * quarters / 4, 1, most));
   std::sort(result.begin(), result.end());
   result.erase(std::unique(result.begin(), result.end()), result.end());
   return result;
 }
 
+bool Bench::planned(const DecodeKernel &kernel) const {
+  return options.planned() && kernel.program() == Program::Decode;
+}
+
+Error Bench::reserve(const DecodeKernel &kernel, Pool &pool, int64_t splits) {
+  return planned(kernel) ? pool.reservePlan(splits)
+                         : pool.reserveSplits(splits);
+}
+
 Error Bench::launchOnce(DecodeKernel &kernel, Pool &pool, int64_t splits,
                         bool withKept) {
-  if (Error e = pool.reserveSplits(splits))
+  if (Error e = reserve(kernel, pool, splits))
     return e;
   if (Error e = pool.poison())
     return e;
@@ -126,7 +145,7 @@ Expected<ProgramTiming> Bench::time(DecodeKernel &kernel, Pool &pool,
   const int launches = int(rotations * ((8 + rotations - 1) / rotations));
   ProgramTiming result;
   for (int64_t splits : splitsToTry(kernel, pool.shape(), mode)) {
-    if (Error e = pool.reserveSplits(splits))
+    if (Error e = reserve(kernel, pool, splits))
       return std::move(e);
     Expected<Timing> timing = machine.time(
         options.onGpu() ? launches : int(rotations), options.reps,

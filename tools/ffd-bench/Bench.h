@@ -62,6 +62,9 @@ private:
                                        int64_t launchBytes, int64_t poolBytes);
   std::vector<int64_t> splitsToTry(DecodeKernel &kernel, const PoolShape &shape,
                                    SplitsMode mode);
+  /// Whether launches follow a plan.
+  bool planned(const DecodeKernel &kernel) const;
+  llvm::Error reserve(const DecodeKernel &kernel, Pool &pool, int64_t splits);
   llvm::Error launchOnce(DecodeKernel &kernel, Pool &pool, int64_t splits,
                          bool withKept);
   llvm::Expected<ProgramTiming> time(DecodeKernel &kernel, Pool &pool,

@@ -51,6 +51,8 @@ struct Options {
   std::string torchScript;
   std::string program; ///< argv[0], to find the script
 
+  /// Launches follow a plan; splits then count pieces in all.
+  bool planned() const { return onGpu() && ragged > 0; }
   bool onGpu() const { return target == "cuda"; }
   /// Newest tokens that stay in 16 bit: the tail, if it exceeds a block.
   int64_t lag() const { return tail >= spec.quant_block ? tail : 0; }

@@ -13,6 +13,7 @@
 
 #include "../ffd-run/Errors.h"
 
+#include "ffd/Plan.h"
 #include "ffd/Split.h"
 
 #include <algorithm>
@@ -215,9 +216,33 @@ Expected<std::unique_ptr<Pool>> Pool::createDense(const PoolShape &shape,
 }
 
 Error Pool::reserveSplits(int64_t splits) {
+  pieces = 0;
   int64_t bytes =
       layoutOf(poolShape.spec)
           .workspaceBytes(poolShape.rows(), splits, poolShape.spec.group);
+  if (Error e = workspace.allocate(machine.cuda(), "workspace", bytes))
+    return e;
+  return workspace.fill(0);
+}
+
+Error Pool::reservePlan(int64_t target) {
+  PlanOptions options;
+  options.batch = int32_t(poolShape.batch);
+  options.kvHeads = int32_t(poolShape.kvHeads);
+  options.lag = int32_t(poolShape.lag);
+  options.target = target;
+  std::vector<int32_t> visible(poolShape.lengths.begin(),
+                               poolShape.lengths.end());
+  std::vector<ffdPiece> list(size_t(std::max(target, poolShape.rows())));
+  if (Error e = run::toError(planPieces(poolShape.spec, options, visible.data(),
+                                        list.data(), int64_t(list.size()))))
+    return e;
+  if (Error e = put(plan, machine, "plan", list))
+    return e;
+  pieces = int64_t(list.size());
+  int64_t bytes = layoutOf(poolShape.spec)
+                      .plannedWorkspaceBytes(poolShape.rows(), pieces,
+                                             poolShape.spec.group);
   if (Error e = workspace.allocate(machine.cuda(), "workspace", bytes))
     return e;
   return workspace.fill(0);
@@ -254,6 +279,10 @@ ffdDecodeArgs Pool::args(int64_t i, int64_t splits, bool withKept) const {
   if (!sparse)
     return a;
   a.lag = int32_t(s.lag);
+  if (pieces) {
+    a.plan = plan.as<ffdPiece>();
+    a.pieces = int32_t(pieces);
+  }
   a.thumbnails = thumbnails.as<uint8_t>();
   a.residuals = residuals.as<uint8_t>();
   a.values = values.as<uint8_t>();

@@ -60,6 +60,8 @@ public:
 
   /// Makes room for that many pieces per row.
   llvm::Error reserveSplits(int64_t splits);
+  /// Makes a plan that aims at that many pieces, and room for them.
+  llvm::Error reservePlan(int64_t target);
   llvm::Error setDelta(float delta);
   /// The arguments of launch `i`; the kept mask only if asked for.
   ffdDecodeArgs args(int64_t i, int64_t splits, bool withKept = false) const;
@@ -82,7 +84,8 @@ private:
   Machine &machine;
   std::vector<uint16_t> hostQ;
   Memory q, lengths, delta, out, lse, kept, workspace;
-  Memory thumbnails, residuals, values, smax, pageTable, tailK, tailV;
+  Memory thumbnails, residuals, values, smax, pageTable, tailK, tailV, plan;
+  int64_t pieces = 0; ///< of the plan; 0: none
   bool sparse = false;
   int64_t pageStride = 0, selectStride = 0, tailStride = 0;
 };

@@ -80,9 +80,9 @@ static cl::opt<double>
     keepOpt("keep", cl::cat(category), cl::init(0.064), cl::value_desc("x"),
             cl::desc("Share of the 128-token blocks that the queries keep "
                      "(default 0.064)"));
-static cl::opt<double> deltaOpt("delta", cl::cat(category), cl::init(5),
-                                cl::value_desc("d"),
-                                cl::desc("Threshold, natural-log units (default 5)"));
+static cl::opt<double>
+    deltaOpt("delta", cl::cat(category), cl::init(5), cl::value_desc("d"),
+             cl::desc("Threshold, natural-log units (default 5)"));
 static cl::opt<int> tailOpt("tail", cl::cat(category), cl::init(64),
                             cl::value_desc("n"),
                             cl::desc("16-bit tokens after the committed ones "

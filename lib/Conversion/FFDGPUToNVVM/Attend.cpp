@@ -17,8 +17,8 @@ using namespace mlir::ffd;
 
 SmallVector<Value> WarpBuilder::mma(Type element, ArrayRef<Value> a,
                                     ArrayRef<Value> b, ArrayRef<Value> c) {
-  Type type = LLVM::LLVMStructType::getLiteral(
-      getContext(), SmallVector<Type>(4, f32()));
+  Type type = LLVM::LLVMStructType::getLiteral(getContext(),
+                                               SmallVector<Type>(4, f32()));
   SmallVector<Value> left(a), right(b);
   if (element.isF16()) {
     Type pair = VectorType::get({2}, element);
@@ -145,7 +145,8 @@ Results mlir::ffd::lower(WarpBuilder &b, GPURefineTileOp op) {
     for (Sums &s : sums) {
       Product p[4];
       for (int64_t i = 0; i < 4; ++i)
-        p[i] = multiply(b, s.query[4 * j + i], scales[4 * j + i], element, wide);
+        p[i] =
+            multiply(b, s.query[4 * j + i], scales[4 * j + i], element, wide);
       for (int64_t step : {0, 1}) {
         Value high[2] = {p[step].high, p[step + 2].high};
         s.codes.add(b, x[step], high);

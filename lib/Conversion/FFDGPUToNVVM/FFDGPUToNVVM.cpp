@@ -31,12 +31,12 @@ static std::optional<Results> lowerOp(WarpBuilder &b, Operation *op) {
   return llvm::TypeSwitch<Operation *, std::optional<Results>>(op)
       .Case<GPUIdOp, GPUSharedOp, GPUTeamBarrierOp, GPUWarpBarrierOp,
             GPUReduceRowsOp, GPUShuffleOp, GPUAnyOp, GPUBallotOp, GPUExp2Op,
-            GPULog2Op, GPUQueueTakeOp, GPUArriveOp, GPURingInitOp,
-            GPURingFillOp, GPURingWaitOp, GPURingHandoverOp,
-            GPUQuantizeQueryOp, GPUScaleQueryOp, GPUOrderedDotOp,
-            GPUScaleFragmentOp, GPUFoldOp, GPUCentreOp, GPUScanTileOp,
-            GPUPushKeepOp, GPUKeepMaskOp, GPUDotTileOp, GPURefineTileOp,
-            GPUSoftmaxStepOp, GPUAccumulateOp>(
+            GPUTransposeOp, GPUPrefetchOp, GPULog2Op, GPUQueueTakeOp,
+            GPUArriveOp, GPURingInitOp, GPURingFillOp, GPURingWaitOp,
+            GPURingHandoverOp, GPUQuantizeQueryOp, GPUScaleQueryOp,
+            GPUOrderedDotOp, GPUScaleFragmentOp, GPUFoldOp, GPUCentreOp,
+            GPUScanTileOp, GPUPushKeepOp, GPUKeepMaskOp, GPUDotTileOp,
+            GPURefineTileOp, GPUSoftmaxStepOp, GPUAccumulateOp>(
           [&](auto concrete) { return std::optional(lower(b, concrete)); })
       .Default([](Operation *) { return std::nullopt; });
 }
@@ -58,9 +58,9 @@ static bool leavesMemoryAlone(Operation *op) {
   return isMemoryEffectFree(op) || isa<LLVM::LoadOp, NVVM::MmaOp>(op);
 }
 
-/// Moves reads of shared memory, and what takes words out of them, down to their
-/// first use in the block. The ops of the GPU level take whole fragments; read
-/// all at once, they would fill the registers.
+/// Moves reads of shared memory, and what takes words out of them, down to
+/// their first use in the block. The ops of the GPU level take whole fragments;
+/// read all at once, they would fill the registers.
 static void sinkSharedLoads(Block &block) {
   for (Operation &op :
        llvm::make_early_inc_range(llvm::reverse(block.getOperations()))) {
@@ -100,9 +100,8 @@ public:
   using FFDGPUToNVVMBase::FFDGPUToNVVMBase;
 
   void runOnOperation() override {
-    FailureOr<GPUArch> target = lookupArch(arch, [&] {
-      return getOperation().emitError();
-    });
+    FailureOr<GPUArch> target =
+        lookupArch(arch, [&] { return getOperation().emitError(); });
     if (failed(target))
       return signalPassFailure();
     SmallVector<Operation *> ops;

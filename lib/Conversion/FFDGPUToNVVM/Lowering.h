@@ -137,6 +137,8 @@ Results lower(WarpBuilder &b, GPUReduceRowsOp op);
 Results lower(WarpBuilder &b, GPUShuffleOp op);
 Results lower(WarpBuilder &b, GPUAnyOp op);
 Results lower(WarpBuilder &b, GPUBallotOp op);
+Results lower(WarpBuilder &b, GPUTransposeOp op);
+Results lower(WarpBuilder &b, GPUPrefetchOp op);
 Results lower(WarpBuilder &b, GPUExp2Op op);
 Results lower(WarpBuilder &b, GPULog2Op op);
 Results lower(WarpBuilder &b, GPUQueueTakeOp op);

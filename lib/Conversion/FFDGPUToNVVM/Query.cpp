@@ -100,8 +100,7 @@ Results mlir::ffd::lower(WarpBuilder &b, GPUQuantizeQueryOp op) {
   for (size_t i = 0; i < q.size(); i += 2) {
     Value pair[2];
     for (size_t j : {0, 1})
-      pair[j] =
-          b.select(isZero(b, s[i + j]), zero, b.fmul(q[i + j], down));
+      pair[j] = b.select(isZero(b, s[i + j]), zero, b.fmul(q[i + j], down));
     qh.push_back(b.packPair(pair[0], pair[1], f16));
   }
   // 2^e as f16, in both halves.
@@ -132,8 +131,8 @@ Results mlir::ffd::lower(WarpBuilder &b, GPUScaleQueryOp op) {
   Value power = powerOfTwo(b, j);
   SmallVector<Value> scaled;
   for (size_t i = 0; i < q.size(); i += 2)
-    scaled.push_back(b.packPair(b.fmul(q[i], power), b.fmul(q[i + 1], power),
-                                element));
+    scaled.push_back(
+        b.packPair(b.fmul(q[i], power), b.fmul(q[i + 1], power), element));
   return {b.pack(scaled), powerOfTwo(b, b.sub(b.c32(0), j))};
 }
 

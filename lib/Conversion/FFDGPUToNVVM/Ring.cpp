@@ -6,8 +6,8 @@
 //===----------------------------------------------------------------------===//
 //
 // Rings, for the two ways in which NVIDIA chips copy to shared memory in the
-// background: bulk copies that report to an mbarrier (from sm_90 on), and 16-byte
-// cp.async in groups (from sm_80 on).
+// background: bulk copies that report to an mbarrier (from sm_90 on), and
+// 16-byte cp.async in groups (from sm_80 on).
 //
 //===----------------------------------------------------------------------===//
 
@@ -37,8 +37,8 @@ Results mlir::ffd::lower(WarpBuilder &b, GPURingInitOp op) {
   return {};
 }
 
-/// One lane issues. Predicates instead of a branch: the warp stays together, and
-/// the assembler can move other work between the copies.
+/// One lane issues. Predicates instead of a branch: the warp stays together,
+/// and the assembler can move other work between the copies.
 static void fillBulk(WarpBuilder &b, GPURingFillOp op) {
   Value issue = b.band(op.getCondition(), b.eq(lane(b), 0));
   SmallVector<Value> operands = {b.zext32(issue),
@@ -46,10 +46,11 @@ static void fillBulk(WarpBuilder &b, GPURingFillOp op) {
   int64_t total = 0;
   for (int64_t size : op.getSizes())
     total += size;
-  std::string text = "{\n\t.reg .pred one;\n"
-                     "\tsetp.ne.b32 one, $0, 0;\n"
-                     "\t@one mbarrier.arrive.expect_tx.shared::cta.b64 _, [$1], " +
-                     std::to_string(total) + ";\n";
+  std::string text =
+      "{\n\t.reg .pred one;\n"
+      "\tsetp.ne.b32 one, $0, 0;\n"
+      "\t@one mbarrier.arrive.expect_tx.shared::cta.b64 _, [$1], " +
+      std::to_string(total) + ";\n";
   std::string constraints = "r,r";
   for (auto [target, source, size] :
        llvm::zip(op.getTargets(), op.getSources(), op.getSizes())) {

@@ -17,8 +17,8 @@ using namespace mlir::ffd;
 
 SmallVector<Value> WarpBuilder::mmaInt(ArrayRef<Value> a, ArrayRef<Value> b,
                                        ArrayRef<Value> c) {
-  Type type = LLVM::LLVMStructType::getLiteral(
-      getContext(), SmallVector<Type>(4, i32()));
+  Type type = LLVM::LLVMStructType::getLiteral(getContext(),
+                                               SmallVector<Type>(4, i32()));
   Value result = NVVM::MmaOp::create(
       *this, type, a, b, c, ArrayRef<int64_t>{16, 8, 32}, std::nullopt,
       NVVM::MMAIntOverflow::wrapped,
@@ -35,18 +35,17 @@ Results mlir::ffd::lower(WarpBuilder &b, GPUScaleFragmentOp op) {
   Type bf16 = b.getBF16Type();
   SmallVector<Value> words;
   for (Value word : b.unpack(op.getScales()))
-    words.push_back(
-        b.packPair(b.fmul(b.lowFloat(word, bf16), op.getShift()),
-                   b.fmul(b.highFloat(word, bf16), op.getShift()),
-                   b.getF16Type()));
+    words.push_back(b.packPair(b.fmul(b.lowFloat(word, bf16), op.getShift()),
+                               b.fmul(b.highFloat(word, bf16), op.getShift()),
+                               b.getF16Type()));
   return {b.pack(words)};
 }
 
 Results mlir::ffd::lower(WarpBuilder &b, GPUFoldOp op) {
-  // y = 2^e t, t = qh s. Adding 1536 to y rounds it to an integer, ties to even,
-  // and leaves it in the low byte: hi. The lanes of the low byte go on with
-  // d = y - hi, exactly, and round 128 d the same way. Both do it in the same
-  // five instructions, with constants that depend on the lane.
+  // y = 2^e t, t = qh s. Adding 1536 to y rounds it to an integer, ties to
+  // even, and leaves it in the low byte: hi. The lanes of the low byte go on
+  // with d = y - hi, exactly, and round 128 d the same way. Both do it in the
+  // same five instructions, with constants that depend on the lane.
   auto pair = [&](uint32_t half) { return b.c32(half * 0x10001u); };
   constexpr uint32_t one = 0x3C00, minusOne = 0xBC00, magic = 0x6600,
                      times128 = 0x5800;

@@ -30,8 +30,7 @@ Results mlir::ffd::lower(WarpBuilder &b, GPUIdOp op) {
 }
 
 Results mlir::ffd::lower(WarpBuilder &b, GPUSharedOp op) {
-  Value base =
-      LLVM::AddressOfOp::create(b, b.pointer(3), kSharedMemorySymbol);
+  Value base = LLVM::AddressOfOp::create(b, b.pointer(3), kSharedMemorySymbol);
   return {b.at(base, static_cast<int64_t>(op.getOffset()))};
 }
 
@@ -69,6 +68,18 @@ Results mlir::ffd::lower(WarpBuilder &b, GPUAnyOp op) {
 Results mlir::ffd::lower(WarpBuilder &b, GPUBallotOp op) {
   return {NVVM::VoteSyncOp::create(b, b.i32(), b.fullMask(), op.getValue(),
                                    NVVM::VoteSyncKind::ballot)};
+}
+
+Results mlir::ffd::lower(WarpBuilder &b, GPUTransposeOp op) {
+  SmallVector<Value> words = b.unpack(op.getWords());
+  for (Value &word : words)
+    word = b.transpose(word);
+  return {b.pack(words)};
+}
+
+Results mlir::ffd::lower(WarpBuilder &b, GPUPrefetchOp op) {
+  b.ptxVolatile(Type(), "prefetch.global.L2 [$0];", "l", {op.getAddress()});
+  return {};
 }
 
 Results mlir::ffd::lower(WarpBuilder &b, GPUExp2Op op) {
@@ -132,9 +143,9 @@ Results mlir::ffd::lower(WarpBuilder &b, GPUQueueTakeOp op) {
   b.ifThen(b.band(b.lt(before, end), b.gt(upTo, begin)), [&] {
     Value position = before;
     for (auto [k, word] : llvm::enumerate(bits))
-      position = emitTiles(b, word, position, begin, end,
-                           b.add(b.mul(lane, warps * 8), 32 * k),
-                           op.getQueue());
+      position =
+          emitTiles(b, word, position, begin, end,
+                    b.add(b.mul(lane, warps * 8), 32 * k), op.getQueue());
   });
   NVVM::SyncWarpOp::create(b, b.fullMask());
   return {begin, end};
@@ -146,9 +157,9 @@ Results mlir::ffd::lower(WarpBuilder &b, GPUArriveOp op) {
   Value lastNumber = b.add(op.getPieces(), -1);
   b.ifThen(b.eq(thread, 0), [&] {
     // The increment wraps to zero by itself.
-    Value old = b.ptxVolatile(b.i32(),
-                              "atom.acq_rel.gpu.global.inc.u32 $0, [$1], $2;",
-                              "=r,l,r", {op.getCounter(), lastNumber});
+    Value old =
+        b.ptxVolatile(b.i32(), "atom.acq_rel.gpu.global.inc.u32 $0, [$1], $2;",
+                      "=r,l,r", {op.getCounter(), lastNumber});
     b.store(b.zext32(b.eq(old, lastNumber)), op.getFlag(), 4);
   });
   NVVM::BarrierOp::create(b);

@@ -57,21 +57,20 @@ SmallVector<Value> KernelEmitter::emitRefineRound(TileDistributeOp loop,
   auto fetch = [&](Value index, Value slot) -> Value {
     Value exists = b.lt(index, end);
     Value position = b.smin(index, b.add(end, -1));
-    Value tile = b.zext32(b.load(
-        b.i16(), b.at(shared(plan.queue), b.shl(position, 1)), 2));
-    Value page = b.load(
-        b.i32(), b.at(shared(plan.pages), b.shl(b.shr(tile, 3), 2)), 4);
+    Value tile = b.zext32(
+        b.load(b.i16(), b.at(shared(plan.queue), b.shl(position, 1)), 2));
+    Value page =
+        b.load(b.i32(), b.at(shared(plan.pages), b.shl(b.shr(tile, 3), 2)), 4);
     tile = b.band(tile, 7);
     Value place = slotOf(page);
-    Value residuals =
-        b.at(b.at(arg(KernelArg::residuals),
-                  b.mul(place, layout.residualBytes())),
-             scaled(tile, layout.residualTileBytes()));
+    Value residuals = b.at(
+        b.at(arg(KernelArg::residuals), b.mul(place, layout.residualBytes())),
+        scaled(tile, layout.residualTileBytes()));
     Value values =
         b.at(b.at(arg(KernelArg::values), b.mul(place, layout.valueBytes())),
              scaled(tile, layout.valueTileBytes()));
-    Value thumbnail = b.at(arg(KernelArg::thumbnails),
-                           b.mul(place, layout.thumbnailBytes()));
+    Value thumbnail =
+        b.at(arg(KernelArg::thumbnails), b.mul(place, layout.thumbnailBytes()));
     Value to = b.at(ringBase, b.mul(slot, plan.slotBytes()));
     SmallVector<Value> targets = {b.at(to, plan.slotValues()), to,
                                   b.at(to, plan.slotScales())};
@@ -86,9 +85,8 @@ SmallVector<Value> KernelEmitter::emitRefineRound(TileDistributeOp loop,
       sizes.push_back(128 * plan.codeWords);
     }
     GPURingFillOp::create(
-        b, plan.copies,
-        b.at(warpBarriers, b.add(b.shl(slot, 3), firstBarrier)), exists,
-        targets, sources, sizes);
+        b, plan.copies, b.at(warpBarriers, b.add(b.shl(slot, 3), firstBarrier)),
+        exists, targets, sources, sizes);
     return plan.codesInSlot() ? Value() : loadTileCodes(thumbnail, tile);
   };
 
@@ -96,9 +94,8 @@ SmallVector<Value> KernelEmitter::emitRefineRound(TileDistributeOp loop,
     Value scale = b.fmul(arg(KernelArg::sm_scale), b.cf(kLog2e));
     SmallVector<Value> factors;
     for (int64_t t = 0; t < plan.headTiles; ++t) {
-      Value inverse =
-          b.load(b.floats(2),
-                 b.at(shared(plan.inverse + 32 * t), b.shl(tq, 3)), 8);
+      Value inverse = b.load(
+          b.floats(2), b.at(shared(plan.inverse + 32 * t), b.shl(tq, 3)), 8);
       for (int64_t c : {0, 1})
         factors.push_back(b.fmul(b.get(inverse, c), scale));
     }
@@ -108,11 +105,11 @@ SmallVector<Value> KernelEmitter::emitRefineRound(TileDistributeOp loop,
         carried.push_back(codes);
     size_t firstState = carried.size();
     carried.append(stateValues.begin(), stateValues.end());
-    carried = b.loop(
-        begin, end, b.c32(1), carried,
-        [&](Value i, ValueRange values) {
+    carried =
+        b.loop(begin, end, b.c32(1), carried, [&](Value i, ValueRange values) {
           Value slot = values[0], phase = values[1];
-          StateValue state = StateValue::fromFlat(values.drop_front(firstState));
+          StateValue state =
+              StateValue::fromFlat(values.drop_front(firstState));
           Value at = b.at(ringBase, b.mul(slot, plan.slotBytes()));
           GPURingWaitOp::create(
               b, plan.copies,
@@ -131,29 +128,28 @@ SmallVector<Value> KernelEmitter::emitRefineRound(TileDistributeOp loop,
           }
           Value residuals =
               loadFragment(b.at(at, laneOffset), 512, /*constant=*/false);
-          Value scales = loadFragment(
-              b.at(b.at(at, plan.slotScales()), b.shl(tq, 4)), 64,
-              /*constant=*/false);
+          Value scales =
+              loadFragment(b.at(b.at(at, plan.slotScales()), b.shl(tq, 4)), 64,
+                           /*constant=*/false);
           SmallVector<Value> queries;
           for (int64_t t = 0; t < plan.headTiles; ++t)
             queries.push_back(loadFragment(
                 b.at(shared(plan.refineQuery + t * plan.groups * 512),
                      laneOffset),
                 512, /*constant=*/false));
-          Value f = GPURefineTileOp::create(
-              b, b.floats(4 * plan.headTiles), codes, residuals, scales,
-              queries, plan.bits, plan.element);
+          Value f = GPURefineTileOp::create(b, b.floats(4 * plan.headTiles),
+                                            codes, residuals, scales, queries,
+                                            plan.bits, plan.element);
           SmallVector<Value> scores = b.unpack(f);
           for (size_t k = 0; k < scores.size(); ++k)
             scores[k] = b.fmul(scores[k], factors[k / 4 * 2 + k % 2]);
           stepState(state, b.pack(scores), [&] {
             SmallVector<Value> words;
             for (int64_t m = 0; m < plan.valueTiles; ++m)
-              words.append(b.unpack(
-                  b.load(b.words(4),
-                         b.at(b.at(at, plan.slotValues() + m * 512),
-                              laneOffset),
-                         16)));
+              words.append(b.unpack(b.load(
+                  b.words(4),
+                  b.at(b.at(at, plan.slotValues() + m * 512), laneOffset),
+                  16)));
             return b.pack(words);
           });
           // All lanes have read the slot.
@@ -191,10 +187,10 @@ SmallVector<Value> KernelEmitter::emitRefineRound(TileDistributeOp loop,
 //===----------------------------------------------------------------------===//
 
 Value KernelEmitter::tailRow(KernelArg plane, int64_t width, Value token) {
-  Value rows = b.add(
-      b.add(b.mul(b.zext64(sequence), arg(KernelArg::tail_batch_stride)),
-            b.mul(b.zext64(head), arg(KernelArg::tail_head_stride))),
-      b.zext64(token));
+  Value rows =
+      b.add(b.add(b.mul(b.zext64(sequence), arg(KernelArg::tail_batch_stride)),
+                  b.mul(b.zext64(head), arg(KernelArg::tail_head_stride))),
+            b.zext64(token));
   return b.at(arg(plane), b.mul(rows, 2 * width));
 }
 
@@ -217,51 +213,78 @@ Value KernelEmitter::loadTailKeys(Value tile, Value tail) {
           words.append(2, b.c32(0));
           continue;
         }
-        words.append(b.unpack(
-            b.loadConstant(b.words(2), b.at(row, 2 * channel), 8)));
+        words.append(
+            b.unpack(b.loadConstant(b.words(2), b.at(row, 2 * channel), 8)));
       }
   return b.pack(words);
 }
 
-/// Values of a tile in the order of the cache, gathered from row-major rows;
-/// zero past the tail.
+/// Values of a tile in the order of the cache, from row-major rows; zero past
+/// the tail.
 Value KernelEmitter::loadTailValues(Value tile, Value tail) {
   Value last = b.add(tail, -1);
-  Value rows[4], valid[4];
-  for (int64_t i = 0; i < 4; ++i) {
-    // Tokens 2 tq, 2 tq + 1, and both + 8.
-    Value token = b.add(b.add(b.shl(tile, 4), b.shl(tq, 1)),
-                        i / 2 * 8 + i % 2);
+  Value rows[2], valid[2];
+  for (int64_t i : {0, 1}) {
+    Value token = b.add(b.add(b.shl(tile, 4), g), 8 * i);
     valid[i] = b.lt(token, tail);
     rows[i] = b.at(
         tailRow(KernelArg::tail_v, plan.layout.valueDim, b.smin(token, last)),
-        b.shl(g, 1));
+        b.shl(tq, 2));
   }
-  auto element = [&](int64_t row, int64_t dim) {
-    Value bits = b.zext32(b.load(b.i16(), b.at(rows[row], 2 * dim), 2));
-    return b.select(valid[row], bits, b.c32(0));
-  };
+  // Words of dims 16 m + 2 tq (+ 8) of tokens g (+ 8), which the transposition
+  // turns into dim 16 m + g of tokens 2 tq and 2 tq + 1.
   SmallVector<Value> words;
   for (int64_t m = 0; m < plan.valueTiles; ++m)
     for (int64_t i = 0; i < 4; ++i) {
-      int64_t dim = 16 * m + i % 2 * 8, first = i / 2 * 2;
-      words.push_back(b.bor(element(first, dim),
-                            b.shl(element(first + 1, dim), 16)));
+      int64_t dim = 16 * m + i % 2 * 8;
+      if (dim >= plan.layout.valueDim) {
+        words.push_back(b.c32(0));
+        continue;
+      }
+      Value word = b.load(b.i32(), b.at(rows[i / 2], 2 * dim), 4);
+      words.push_back(b.select(valid[i / 2], word, b.c32(0)));
     }
-  return b.pack(words);
+  Value packed = b.pack(words);
+  return GPUTransposeOp::create(b, packed.getType(), packed);
 }
 
-/// Tiles are dealt from the last piece and the last warp, which have the fewest
-/// blocks.
+/// Tiles of the tail are dealt from the last piece, which has the fewest
+/// blocks, and from the first warp, which has the fewest kept tiles.
+Value KernelEmitter::firstTailTile() {
+  return b.add(b.sub(b.add(splits, -1), split), b.mul(warp, splits));
+}
+
+/// Values of the tail are read last of all, from memory that nobody read
+/// before.
+void KernelEmitter::prefetchTail() {
+  TileDistributeOp loop;
+  for (Operation &op : *teams.getBody())
+    if (auto other = dyn_cast<TileDistributeOp>(op))
+      if (other.getDomain() == Domain::tail_share)
+        loop = other;
+  if (!loop || !plan.traits.refines)
+    return;
+  Value tail = counts.lookup(loop.getOver().front());
+  Value token = b.add(b.shl(firstTailTile(), 4), b.shr(lane, 1));
+  b.ifThen(b.lt(token, tail), [&] {
+    // Two lanes to a row, a line each in turn.
+    Value from = tailRow(KernelArg::tail_v, plan.layout.valueDim, token);
+    int64_t lines = llvm::divideCeil(2 * plan.layout.valueDim, 128);
+    for (int64_t first = 0; first < lines; first += 2) {
+      Value line = b.add(b.band(lane, 1), first);
+      b.ifThen(b.lt(line, lines),
+               [&] { GPUPrefetchOp::create(b, b.at(from, b.shl(line, 7))); });
+    }
+  });
+}
+
 LogicalResult KernelEmitter::emitTailShare(TileDistributeOp loop) {
   if (failed(checkBody(loop, {"load_tail", "dot", "accumulate"})))
     return failure();
   emitCoordinates(/*again=*/true);
   Value tail = counts.lookup(loop.getOver().front());
   Value tiles = b.shr(b.add(tail, 15), 4);
-  Value first =
-      b.add(b.sub(b.add(splits, -1), split),
-            b.mul(b.sub(b.c32(plan.warps - 1), warp), splits));
+  Value first = firstTailTile();
   Value scale = b.fmul(arg(KernelArg::sm_scale), b.cf(kLog2e));
   SmallVector<Value> queries;
   for (int64_t t = 0; t < plan.headTiles; ++t) {

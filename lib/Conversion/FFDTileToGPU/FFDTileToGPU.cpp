@@ -39,13 +39,12 @@ static LLVM::LLVMFuncOp createKernel(OpBuilder &b, FunctionOpInterface function,
                                      const KernelPlan &plan) {
   MLIRContext *context = b.getContext();
   auto type = LLVM::LLVMFunctionType::get(
-      LLVM::LLVMVoidType::get(context),
-      {LLVM::LLVMPointerType::get(context)});
-  auto kernel = LLVM::LLVMFuncOp::create(b, function.getLoc(),
-                                         function.getName(), type);
+      LLVM::LLVMVoidType::get(context), {LLVM::LLVMPointerType::get(context)});
+  auto kernel =
+      LLVM::LLVMFuncOp::create(b, function.getLoc(), function.getName(), type);
   kernel->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), b.getUnitAttr());
-  kernel->setAttr("nvvm.reqntid",
-                  b.getDenseI32ArrayAttr({static_cast<int32_t>(plan.threads())}));
+  kernel->setAttr("nvvm.reqntid", b.getDenseI32ArrayAttr(
+                                      {static_cast<int32_t>(plan.threads())}));
   kernel->setAttr("nvvm.minctasm", b.getI32IntegerAttr(plan.ctas));
   kernel->setAttr(kThreadsAttr, b.getI64IntegerAttr(plan.threads()));
   kernel->setAttr(kSharedBytesAttr, b.getI64IntegerAttr(plan.sharedBytes));
@@ -63,8 +62,9 @@ static LogicalResult lowerKernel(TileTeamsOp teams, const GPUArch &arch) {
   for (Operation &op : function.getFunctionBody().front())
     if (!isa<TileTeamsOp, CacheViewOp>(op) &&
         !op.hasTrait<OpTrait::IsTerminator>())
-      return op.emitOpError("stands beside ffd.tile.teams, expected nothing but "
-                            "the team's program in a kernel");
+      return op.emitOpError(
+          "stands beside ffd.tile.teams, expected nothing but "
+          "the team's program in a kernel");
   FailureOr<KernelPlan> plan = makePlan(teams, arch);
   if (failed(plan))
     return failure();

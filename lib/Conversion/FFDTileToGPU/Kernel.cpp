@@ -76,18 +76,71 @@ void KernelEmitter::emitLaneCoordinates(bool again) {
 
 void KernelEmitter::emitCoordinates(bool again) {
   emitLaneCoordinates(again);
+  if (again && plan.sharesCoordinates()) {
+    Value low = b.load(b.words(4), shared(plan.coordinates), 16);
+    Value high = b.load(b.words(4), shared(plan.coordinates + 16), 16);
+    row = b.get(low, 0);
+    split = b.get(low, 1);
+    splits = b.get(low, 2);
+    firstPartial = b.get(low, 3);
+    sequence = b.get(high, 0);
+    head = b.get(high, 1);
+    length = b.get(high, 2);
+    return;
+  }
   Value block = again ? readAgain(b, "ctaid.x")
                       : GPUIdOp::create(b, b.i32(), LaneId::block).getResult();
-  splits = arg(KernelArg::splits);
-  row = b.udiv(block, splits);
-  split = b.sub(block, b.mul(row, splits));
   Value heads = arg(KernelArg::kv_heads);
+  Value planned =
+      b.ne(LLVM::PtrToIntOp::create(b, b.i64(), arg(KernelArg::plan)), 0);
+  SmallVector<Value> piece = b.ifElse(
+      planned, SmallVector<Type>(5, b.i32()),
+      [&] {
+        Value at = b.at(arg(KernelArg::plan), scaled(block, sizeof(ffdPiece)));
+        SmallVector<Value> fields =
+            b.unpack(b.loadConstant(b.words(4), at, 16));
+        fields.push_back(
+            b.loadConstant(b.i32(), b.at(at, offsetof(ffdPiece, length)), 4));
+        return fields;
+      },
+      [&]() -> SmallVector<Value> {
+        Value splits = arg(KernelArg::splits);
+        Value row = b.udiv(block, splits);
+        Value first = b.mul(row, splits);
+        Value length = b.loadConstant(
+            b.i32(),
+            b.at(arg(KernelArg::lengths), scaled(b.udiv(row, heads), 4)), 4);
+        return {row, b.sub(block, first), splits, first, length};
+      });
+  row = piece[0];
+  split = piece[1];
+  splits = piece[2];
+  firstPartial = piece[3];
+  length = piece[4];
   sequence = b.udiv(row, heads);
   head = b.sub(row, b.mul(sequence, heads));
 }
 
+void KernelEmitter::storeCoordinates() {
+  b.ifThen(b.eq(thread, 32), [&] {
+    Value delta = b.c32(0);
+    if (plan.traits.rings)
+      delta = b.loadConstant(
+          b.i32(), b.at(arg(KernelArg::delta), scaled(sequence, 4)), 4);
+    b.store(b.pack({row, split, splits, firstPartial}),
+            shared(plan.coordinates), 16);
+    b.store(b.pack({sequence, head, length, delta}),
+            shared(plan.coordinates + 16), 16);
+  });
+}
+
 LogicalResult KernelEmitter::emit() {
   emitCoordinates(/*again=*/false);
+  // Entries of a plan beyond its pieces.
+  auto any =
+      scf::IfOp::create(b, b.ge(row, b.c32(0)), /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPoint(any.thenYield());
   for (Operation &op : *teams.getBody())
     if (failed(emitOp(&op)))
       return failure();
@@ -111,8 +164,9 @@ LogicalResult KernelEmitter::emitOp(Operation *op) {
       .Case([&](TileInitOp op) { return emitInit(op); })
       .Case([&](TileFinishOp op) { return emitFinish(op); })
       .Default([](Operation *op) {
-        return op->emitOpError("has no lowering to the GPU level here, expected "
-                               "the ops that --ffd-tile makes");
+        return op->emitOpError(
+            "has no lowering to the GPU level here, expected "
+            "the ops that --ffd-tile makes");
       });
 }
 

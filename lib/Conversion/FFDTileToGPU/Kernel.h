@@ -62,6 +62,9 @@ private:
   /// not live through the scan.
   void emitCoordinates(bool again);
   void emitLaneCoordinates(bool again);
+  /// Puts row, split, splits, first, sequence, head, length and delta where
+  /// later parts find them.
+  void storeCoordinates();
   LogicalResult emitOp(Operation *op);
   LogicalResult emitDistribute(TileDistributeOp loop);
   /// Checks that a loop's body has the ops of a form this lowering knows.
@@ -72,6 +75,9 @@ private:
   LogicalResult emitExtent(TileExtentOp op);
   LogicalResult emitExactExtent(TileExactExtentOp op);
   LogicalResult emitQuery(TileQueryOp op);
+  Value loadSmax();
+  void loadEarlyQuery();
+  void prefetchTail();
   void emitScanQuery();
   void emitRefineQuery();
   Value loadQuery(Value headInGroup);
@@ -84,10 +90,11 @@ private:
 
   // Scan.cpp: the share of a team.
   struct Share {
-    Value stride, first;     ///< block of (iteration i, warp w) = first + i stride + w
-    Value warpCount;         ///< iterations of this warp
-    Value teamCount;         ///< iterations of warp 0, the most of any
-    Value pages;             ///< page id of this lane's iteration of the round
+    Value stride,
+        first;       ///< block of (iteration i, warp w) = first + i stride + w
+    Value warpCount; ///< iterations of this warp
+    Value teamCount; ///< iterations of warp 0, the most of any
+    Value pages;     ///< page id of this lane's iteration of the round
   };
   void startShare(TileDistributeOp loop);
   LogicalResult emitShare(TileDistributeOp share, TileDistributeOp refine);
@@ -121,6 +128,7 @@ private:
   Value loadTailKeys(Value tile, Value tail);
   Value loadTailValues(Value tile, Value tail);
   Value tailRow(KernelArg plane, int64_t width, Value token);
+  Value firstTailTile();
   void stepState(StateValue &state, Value scores,
                  function_ref<Value()> loadValues);
 
@@ -129,11 +137,14 @@ private:
   void storeWarpState(const StateValue &state, int64_t headTile);
   void mergeWarps(int64_t headTile);
   void mergePieces();
+  SmallVector<Value> mergeSomePieces(Value h, Value dim, Value first,
+                                     int64_t step);
   void writeOutput(Value head, Value dim, ArrayRef<Value> output, Value sum,
                    Value reference);
   Value partialAddress(Value split, Value head);
 
-  //===--- Small things ----------------------------------------------------===//
+  //===--- Small things
+  //----------------------------------------------------===//
 
   Value arg(KernelArg which);
   Value shared(int64_t offset) {
@@ -149,9 +160,7 @@ private:
   Value shuffle(Value value, Value from) {
     return GPUShuffleOp::create(b, value.getType(), value, from);
   }
-  Value any(Value condition) {
-    return GPUAnyOp::create(b, b.i1(), condition);
-  }
+  Value any(Value condition) { return GPUAnyOp::create(b, b.i1(), condition); }
   Value exp2(Value x) { return GPUExp2Op::create(b, b.f32(), x); }
   /// A 64-bit offset: `index` (i32, not negative) times `bytes`.
   Value scaled(Value index, int64_t bytes) {
@@ -171,6 +180,8 @@ private:
   Operation *entry = nullptr; ///< arguments are loaded after it
   Value thread, lane, warp, g, tq;
   Value row, split, splits, sequence, head; // i32
+  Value firstPartial; ///< i32: the row's partial results start here
+  Value length;       ///< i32: visible tokens of the sequence
   DenseMap<int, Value> args;
   Value keptGiven; ///< i1, null if the program has no kept mask
   Value ringBase, warpBarriers;
@@ -190,6 +201,11 @@ private:
     SmallVector<Value> codes;
   };
   std::optional<Candidates> candidates;
+  /// The query and smax of the warps that prepare them, loaded first of all.
+  struct EarlyQuery {
+    Value query, smax;
+  };
+  std::optional<EarlyQuery> earlyQuery;
   /// Of a loop over the tail: this warp's largest score per head, and whether
   /// one was not finite.
   DenseMap<TileDistributeOp, SmallVector<Value>> tailScores;

@@ -45,10 +45,12 @@ void KernelPlan::assignOffsets() {
     next = llvm::alignTo(next + bytes, 16);
     return offset;
   };
-  // The rings; later, in their place, the states of the warps.
+  // The rings; later, in their place, the states of the warps, then the parts
+  // of merged pieces.
   int64_t states = warps * mergeHeads() * mergeStride() * 4;
   mergeSums = states;
-  ring = take(std::max(warps * ringBytes(), states + warps * mergeHeads() * 8));
+  ring = take(std::max({warps * ringBytes(), states + warps * mergeHeads() * 8,
+                        threads() * kMergedPartBytes}));
   scanQuery = take(traits.scans ? scanTiles * groups * 512 : 0);
   refineQuery = take(traits.refines ? headTiles * groups * 512 : 0);
   pages = take(traits.refines ? roundBlocks() * 4 : 0);
@@ -63,6 +65,7 @@ void KernelPlan::assignOffsets() {
   tailBad = take(warps * 4);
   shift = take(4);
   flag = take(4);
+  coordinates = take(32);
   sharedBytes = next;
 }
 
@@ -120,16 +123,16 @@ FailureOr<KernelPlan> mlir::ffd::makePlan(TileTeamsOp teams,
         return plan;
       return teams.emitOpError("schedule needs ")
              << plan.sharedBytes << " bytes of shared memory in each of "
-             << plan.ctas << " CTAs, expected what " << arch.name << " has: "
-             << arch.sharedPerCTA << " per CTA, " << arch.sharedPerSM
-             << " in all";
+             << plan.ctas << " CTAs, expected what " << arch.name
+             << " has: " << arch.sharedPerCTA << " per CTA, "
+             << arch.sharedPerSM << " in all";
     }
     return plan;
   }
 
-  static const int64_t choices[][4] = {
-      {8, 2, 2, 2}, {4, 2, 2, 2}, {8, 1, 2, 2}, {8, 1, 2, 1},
-      {8, 1, 1, 1}, {4, 1, 2, 1}, {4, 1, 1, 1}};
+  static const int64_t choices[][4] = {{8, 2, 2, 2}, {4, 2, 2, 2}, {8, 1, 2, 2},
+                                       {8, 1, 2, 1}, {8, 1, 1, 1}, {4, 1, 2, 1},
+                                       {4, 1, 1, 1}};
   for (const auto &[warps, ctas, stages, slots] : choices) {
     if (ctas > 1 && warps > 4 && !fitsFewRegisters(plan))
       continue;

@@ -18,6 +18,10 @@
 
 namespace mlir::ffd {
 
+/// Bytes of shared memory in which a thread leaves its part of merged pieces:
+/// four outputs, the reference and the sum.
+inline constexpr int64_t kMergedPartBytes = 32;
+
 /// What a tile program does, as far as sizes depend on it.
 struct ProgramTraits {
   bool scans = false;   ///< some loop scans thumbnails
@@ -46,8 +50,8 @@ struct KernelPlan {
   /// not fit the shared memory.
   bool direct = false;
 
-  /// Whether a refinement slot also receives the tile's codes; else they wait in
-  /// registers.
+  /// Whether a refinement slot also receives the tile's codes; else they wait
+  /// in registers.
   bool codesInSlot() const { return bits > 2 && codeWords % 4 == 0; }
   /// Words of codes read at once: a lane's words of a tile need not start at a
   /// 16-byte chunk.
@@ -59,6 +63,23 @@ struct KernelPlan {
   /// query is quantised.
   bool candidatesEarly() const {
     return 16 / warps * codeWords + 4 * groups <= 32;
+  }
+  /// Whether the CTA keeps its coordinates in shared memory, so that they need
+  /// not live in registers through the scan. They are written before a barrier,
+  /// which programs without committed blocks do not have.
+  bool sharesCoordinates() const { return traits.scans || traits.refines; }
+  /// Whether query and smax may be loaded before all else: other warps prepare
+  /// the query for the scan than for the refinement, and there are registers.
+  bool queryEarly() const {
+    return scanTiles + headTiles <= warps &&
+           ((scanTiles == 1 && element.isF16()) || ctas == 1);
+  }
+  /// Threads that share one head and four dims when pieces are merged.
+  int64_t mergeParts() const {
+    int64_t items = group * (layout.paddedValueDim() / 4), parts = 1;
+    while (2 * parts * items <= threads())
+      parts *= 2;
+    return parts;
   }
   /// Blocks of one round of scan and refinement: 32 per warp, a lane for each.
   int64_t roundBlocks() const { return warps * 32; }
@@ -90,7 +111,8 @@ struct KernelPlan {
 
   // Offsets in shared memory.
   int64_t ring, mergeSums, scanQuery, refineQuery, pages, keep, queue, barriers,
-      unit, bad, factor, inverse, shift, rowMax, tailBad, flag, sharedBytes;
+      unit, bad, factor, inverse, shift, rowMax, tailBad, flag, coordinates,
+      sharedBytes;
 
   void assignOffsets();
 };

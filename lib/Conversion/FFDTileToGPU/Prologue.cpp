@@ -20,19 +20,15 @@ static constexpr int64_t kNoScore = -(int64_t(1) << 30);
 static constexpr float kLog2e = 1.44269504088896340736f;
 
 LogicalResult KernelEmitter::emitExtent(TileExtentOp op) {
-  Value length = b.loadConstant(
-      b.i32(), b.at(arg(KernelArg::lengths), scaled(sequence, 4)), 4);
   Value old = b.smax(b.sub(length, arg(KernelArg::lag)), b.c32(0));
   Value blocks = b.shr(old, llvm::Log2_64(plan.layout.quantBlock));
   counts[op.getBlocks()] = blocks;
-  counts[op.getTail()] =
-      b.sub(length, b.mul(blocks, plan.layout.quantBlock));
+  counts[op.getTail()] = b.sub(length, b.mul(blocks, plan.layout.quantBlock));
   return success();
 }
 
 LogicalResult KernelEmitter::emitExactExtent(TileExactExtentOp op) {
-  counts[op.getTail()] = b.loadConstant(
-      b.i32(), b.at(arg(KernelArg::lengths), scaled(sequence, 4)), 4);
+  counts[op.getTail()] = length;
   return success();
 }
 
@@ -43,11 +39,10 @@ LogicalResult KernelEmitter::emitExactExtent(TileExactExtentOp op) {
 /// The fragment of a head of the group, zero beyond the head dim.
 Value KernelEmitter::loadQuery(Value headInGroup) {
   Value heads = b.add(b.mul(head, plan.group), headInGroup);
-  Value offset = b.add(
-      b.mul(b.zext64(sequence), arg(KernelArg::q_batch_stride)),
-      b.mul(b.zext64(heads), arg(KernelArg::q_head_stride)));
-  Value base =
-      b.at(b.at(arg(KernelArg::q), b.shl(offset, 1)), b.shl(tq, 3));
+  Value offset =
+      b.add(b.mul(b.zext64(sequence), arg(KernelArg::q_batch_stride)),
+            b.mul(b.zext64(heads), arg(KernelArg::q_head_stride)));
+  Value base = b.at(b.at(arg(KernelArg::q), b.shl(offset, 1)), b.shl(tq, 3));
   SmallVector<Value> words;
   for (int64_t channel = 0; channel < 32 * plan.groups; channel += 16) {
     if (channel >= plan.layout.headDim) {
@@ -79,15 +74,41 @@ static void storeFragment(GPUBuilder &b, Value fragment, Value address) {
             b.at(address, j / 4 * 512), 16);
 }
 
+Value KernelEmitter::loadSmax() {
+  return loadFragment(
+      b.at(b.at(arg(KernelArg::smax), scaled(row, plan.layout.scaleBytes())),
+           b.shl(tq, 4)),
+      64, /*constant=*/true);
+}
+
+/// Query and smax need no length: their loads go before those that wait for it.
+void KernelEmitter::loadEarlyQuery() {
+  if (!plan.queryEarly())
+    return;
+  Value last = b.c32(plan.warps - 1);
+  Value scans = b.lt(warp, plan.scanTiles);
+  Value refines = b.ge(warp, b.c32(plan.warps - plan.headTiles));
+  auto fragment = b.words(4 * plan.groups);
+  SmallVector<Value> loaded = b.ifElse(
+      b.bor(scans, refines), {fragment, fragment},
+      [&]() -> SmallVector<Value> {
+        Value h = b.select(scans, b.add(b.shl(warp, 2), b.shr(g, 1)),
+                           b.add(b.shl(b.sub(last, warp), 3), g));
+        return {loadQuery(b.smin(h, b.c32(plan.group - 1))), loadSmax()};
+      },
+      [&]() -> SmallVector<Value> {
+        return {b.zeros(fragment), b.zeros(fragment)};
+      });
+  earlyQuery = EarlyQuery{loaded[0], loaded[1]};
+}
+
 /// Warp i quantises query tile i for the scan.
 void KernelEmitter::emitScanQuery() {
   b.ifThen(b.lt(warp, plan.scanTiles), [&] {
     Value h = b.add(b.shl(warp, 2), b.shr(g, 1));
-    Value query = loadQuery(b.smin(h, b.c32(plan.group - 1)));
-    Value smax = loadFragment(
-        b.at(b.at(arg(KernelArg::smax), scaled(row, plan.layout.scaleBytes())),
-             b.shl(tq, 4)),
-        64, /*constant=*/true);
+    Value query = earlyQuery ? earlyQuery->query
+                             : loadQuery(b.smin(h, b.c32(plan.group - 1)));
+    Value smax = earlyQuery ? earlyQuery->smax : loadSmax();
     auto q = GPUQuantizeQueryOp::create(
         b, query.getType(), b.i32(), b.f32(), b.i1(), b.f32(), query, smax,
         arg(KernelArg::sm_scale), TypeAttr::get(plan.element));
@@ -114,11 +135,9 @@ void KernelEmitter::emitRefineQuery() {
   b.ifThen(b.ge(warp, b.c32(plan.warps - plan.headTiles)), [&] {
     Value tile = b.sub(b.c32(plan.warps - 1), warp);
     Value h = b.add(b.shl(tile, 3), g);
-    Value query = loadQuery(b.smin(h, b.c32(plan.group - 1)));
-    Value smax = loadFragment(
-        b.at(b.at(arg(KernelArg::smax), scaled(row, plan.layout.scaleBytes())),
-             b.shl(tq, 4)),
-        64, /*constant=*/true);
+    Value query = earlyQuery ? earlyQuery->query
+                             : loadQuery(b.smin(h, b.c32(plan.group - 1)));
+    Value smax = earlyQuery ? earlyQuery->smax : loadSmax();
     auto q = GPUScaleQueryOp::create(b, query.getType(), b.f32(), query, smax,
                                      TypeAttr::get(plan.element));
     Value qs = b.select(b.lt(h, plan.group), q.getScaled(),
@@ -126,14 +145,15 @@ void KernelEmitter::emitRefineQuery() {
     storeFragment(b, qs,
                   b.at(sharedAt(plan.refineQuery, tile, plan.groups * 512),
                        b.shl(lane, 4)));
-    b.ifThen(b.eq(tq, 0), [&] {
-      b.store(q.getInverse(), sharedAt(plan.inverse, h, 4), 4);
-    });
+    b.ifThen(b.eq(tq, 0),
+             [&] { b.store(q.getInverse(), sharedAt(plan.inverse, h, 4), 4); });
   });
 }
 
 LogicalResult KernelEmitter::emitQuery(TileQueryOp op) {
   // The loads that everything waits for go first, then the rings.
+  if (plan.traits.scans && plan.traits.refines)
+    loadEarlyQuery();
   TileDistributeOp shareLoop;
   for (Operation &other : *teams.getBody())
     if (auto loop = dyn_cast<TileDistributeOp>(other)) {
@@ -145,14 +165,16 @@ LogicalResult KernelEmitter::emitQuery(TileQueryOp op) {
         shareLoop = loop;
     }
   if (plan.scanRing() || plan.traits.refines)
-    GPURingInitOp::create(b, plan.copies, warpBarriers,
-                          plan.barriersPerWarp());
+    GPURingInitOp::create(b, plan.copies, warpBarriers, plan.barriersPerWarp());
   if (shareLoop)
     startShare(shareLoop);
+  if (plan.sharesCoordinates())
+    storeCoordinates();
   if (plan.traits.scans)
     emitScanQuery();
   if (plan.traits.refines)
     emitRefineQuery();
+  prefetchTail();
   for (Operation &other : *teams.getBody())
     if (auto loop = dyn_cast<TileDistributeOp>(other))
       if (loop.getDomain() == Domain::tail &&
@@ -185,8 +207,8 @@ Value KernelEmitter::loadTileCodes(Value block, Value tile) {
     if (unit == 1)
       words.push_back(b.loadConstant(b.i32(), address, 4));
     else
-      words.append(b.unpack(
-          b.loadConstant(b.words(unit), address, unsigned(4 * unit))));
+      words.append(
+          b.unpack(b.loadConstant(b.words(unit), address, unsigned(4 * unit))));
   }
   return b.pack(words);
 }
@@ -202,14 +224,13 @@ void KernelEmitter::loadCandidates(Value blocks) {
       some, types,
       [&] {
         Value block = b.select(newest, b.add(blocks, -1), b.c32(0));
-        Value entry = b.add(
-            b.mul(b.zext64(sequence), arg(KernelArg::page_stride)),
-            b.zext64(block));
+        Value entry =
+            b.add(b.mul(b.zext64(sequence), arg(KernelArg::page_stride)),
+                  b.zext64(block));
         Value page = b.loadConstant(
             b.i32(), b.at(arg(KernelArg::page_table), b.shl(entry, 2)), 4);
-        Value base =
-            b.at(arg(KernelArg::thumbnails),
-                 b.mul(slotOf(page), plan.layout.thumbnailBytes()));
+        Value base = b.at(arg(KernelArg::thumbnails),
+                          b.mul(slotOf(page), plan.layout.thumbnailBytes()));
         SmallVector<Value> values;
         values.push_back(loadFragment(
             b.at(b.at(base, plan.layout.codeBytes()), b.shl(tq, 4)), 64,
@@ -232,17 +253,16 @@ void KernelEmitter::loadCandidates(Value blocks) {
 KernelEmitter::Folded KernelEmitter::foldScales(Value scales) {
   Folded folded;
   if (plan.element.isBF16())
-    scales = GPUScaleFragmentOp::create(
-        b, scales.getType(), scales,
-        b.load(b.f32(), shared(plan.shift), 4));
+    scales = GPUScaleFragmentOp::create(b, scales.getType(), scales,
+                                        b.load(b.f32(), shared(plan.shift), 4));
   for (int64_t i = 0; i < plan.scanTiles; ++i) {
     Value query = loadFragment(
         b.at(shared(plan.scanQuery + i * plan.groups * 512), b.shl(lane, 4)),
         512, /*constant=*/false);
     Value factor = b.load(
         b.i32(), b.at(shared(plan.factor + 16 * i), b.shl(b.shr(g, 1), 2)), 4);
-    folded.tiles.push_back(GPUFoldOp::create(b, b.words(2 * plan.groups), query,
-                                             scales, factor));
+    folded.tiles.push_back(
+        GPUFoldOp::create(b, b.words(2 * plan.groups), query, scales, factor));
     folded.centres.push_back(
         GPUCentreOp::create(b, b.i32(), folded.tiles.back(), plan.bits));
   }
@@ -261,9 +281,9 @@ LogicalResult KernelEmitter::emitCandidates(TileDistributeOp loop) {
         Folded folded = foldScales(candidates->scales);
         SmallVector<Value> starts(plan.scanTiles, b.c32(0)), best;
         for (Value codes : candidates->codes) {
-          Value scores = GPUScanTileOp::create(
-              b, b.words(2 * plan.scanTiles), codes, folded.tiles, starts,
-              plan.bits);
+          Value scores =
+              GPUScanTileOp::create(b, b.words(2 * plan.scanTiles), codes,
+                                    folded.tiles, starts, plan.bits);
           for (int64_t i = 0; i < plan.scanTiles; ++i) {
             Value upper = b.get(scores, 2 * i + 1);
             if (plan.bits < 8)
@@ -281,9 +301,7 @@ LogicalResult KernelEmitter::emitCandidates(TileDistributeOp loop) {
                           folded.centres[i]);
         return best;
       },
-      [&] {
-        return SmallVector<Value>(plan.scanTiles, b.c32(kNoScore));
-      });
+      [&] { return SmallVector<Value>(plan.scanTiles, b.c32(kNoScore)); });
   rowMaxima[loop.getResult()] = value;
   return success();
 }
@@ -295,21 +313,21 @@ LogicalResult KernelEmitter::scoreTail(TileDistributeOp loop) {
     return failure();
   for (Operation &op : *loop.getBody())
     if (auto dot = dyn_cast<TileDotOp>(op); dot && !dot.getOrdered())
-      return dot.emitOpError("is not ordered, expected the order of tail_c1 for "
-                             "the pseudo-max");
+      return dot.emitOpError(
+          "is not ordered, expected the order of tail_c1 for "
+          "the pseudo-max");
   Value tail = counts.lookup(loop.getOver().front());
   int64_t words = plan.layout.headDim / 16;
   Value inToken = b.band(lane, 7);
   // Plain loads of the query from an address that is opaque in the loop, and a
   // barrier: hoisted out of it, they would fill the registers.
-  Value query = b.at(
-      b.at(arg(KernelArg::q),
-           b.shl(b.add(b.mul(b.zext64(sequence),
-                             arg(KernelArg::q_batch_stride)),
-                       b.mul(b.zext64(b.mul(head, plan.group)),
-                             arg(KernelArg::q_head_stride))),
-                 1)),
-      b.shl(inToken, 2));
+  Value query = b.at(b.at(arg(KernelArg::q),
+                          b.shl(b.add(b.mul(b.zext64(sequence),
+                                            arg(KernelArg::q_batch_stride)),
+                                      b.mul(b.zext64(b.mul(head, plan.group)),
+                                            arg(KernelArg::q_head_stride))),
+                                1)),
+                     b.shl(inToken, 2));
 
   SmallVector<Value> carried(plan.group, b.infinity(/*negative=*/true));
   carried.push_back(b.cbool(false));
@@ -330,8 +348,8 @@ LogicalResult KernelEmitter::scoreTail(TileDistributeOp loop) {
           keys.push_back(b.loadConstant(b.i32(), b.at(address, 32 * n), 4));
         Value key = b.pack(keys), bad = sofar.back();
         for (int64_t h = 0; h < plan.group; ++h) {
-          Value from = b.at(
-              base, b.shl(b.mul(arg(KernelArg::q_head_stride), h), 1));
+          Value from =
+              b.at(base, b.shl(b.mul(arg(KernelArg::q_head_stride), h), 1));
           SmallVector<Value> q;
           for (int64_t n = 0; n < words; ++n)
             q.push_back(b.load(b.i32(), b.at(from, 32 * n), 4));
@@ -340,8 +358,7 @@ LogicalResult KernelEmitter::scoreTail(TileDistributeOp loop) {
           f = b.fmul(arg(KernelArg::sm_scale), f);
           Value wrong = b.bxor(b.isFinite(f), b.cbool(true));
           bad = b.bor(bad, b.band(valid, wrong));
-          next.push_back(
-              b.select(valid, b.fmax(sofar[h], f), Value(sofar[h])));
+          next.push_back(b.select(valid, b.fmax(sofar[h], f), Value(sofar[h])));
         }
         next.push_back(bad);
         return next;
@@ -370,12 +387,12 @@ LogicalResult KernelEmitter::emitTailMax(TileDistributeOp loop) {
   for (int64_t i = 0; i < plan.scanTiles; ++i) {
     Value most = carried[std::min(4 * i, plan.group - 1)];
     for (int64_t c = 1; c < 4; ++c)
-      most = b.select(b.eq(tq, c),
-                      carried[std::min(4 * i + c, plan.group - 1)], most);
+      most = b.select(b.eq(tq, c), carried[std::min(4 * i + c, plan.group - 1)],
+                      most);
     // Lanes of one tq hold all four tokens of a step.
     most = reduceRows(Reduction::max, most);
-    Value unit = b.load(
-        b.f32(), b.at(shared(plan.unit + 16 * i), b.shl(tq, 2)), 4);
+    Value unit =
+        b.load(b.f32(), b.at(shared(plan.unit + 16 * i), b.shl(tq, 2)), 4);
     Value x = b.floor(b.fdiv(most, unit));
     x = b.fmin(b.fmax(x, b.cf(-0x1p30f)), b.cf(0x1p30f));
     value.tiles[i] = b.smax(value.tiles[i], b.toInt(x));
@@ -421,12 +438,10 @@ void KernelEmitter::completeRowMax(RowMaxValue &value) {
 LogicalResult KernelEmitter::emitThreshold(TileThresholdOp op) {
   RowMaxValue &pm = rowMaxima[op.getRowMax()];
   completeRowMax(pm);
-  Value delta = b.loadConstant(
-      b.f32(), b.at(arg(KernelArg::delta), scaled(sequence, 4)), 4);
+  Value delta = b.load(b.f32(), shared(plan.coordinates + 28), 4);
   // Conditions of the whole row (select_c3).
   Value headIndex = b.smin(lane, b.c32(plan.group - 1));
-  Value badHead =
-      b.ne(b.load(b.i32(), sharedAt(plan.bad, headIndex, 4), 4), 0);
+  Value badHead = b.ne(b.load(b.i32(), sharedAt(plan.bad, headIndex, 4), 4), 0);
   Value all = b.bor(any(badHead), pm.bad);
   all = b.bor(all, b.bxor(b.fcmp(arith::CmpFPredicate::OGE, delta, b.cf(0)),
                           b.cbool(true)));
@@ -437,12 +452,11 @@ LogicalResult KernelEmitter::emitThreshold(TileThresholdOp op) {
   int64_t limit = std::min(bound, int64_t(1) << 30);
   ThresholdValue threshold;
   for (int64_t i = 0; i < plan.scanTiles; ++i) {
-    Value unit = b.load(
-        b.f32(), b.at(shared(plan.unit + 16 * i), b.shl(tq, 2)), 4);
+    Value unit =
+        b.load(b.f32(), b.at(shared(plan.unit + 16 * i), b.shl(tq, 2)), 4);
     Value quotient = b.fdiv(delta, unit);
-    Value sane =
-        b.band(b.isFinite(unit),
-               b.fcmp(arith::CmpFPredicate::OLT, quotient, b.cf(0x1p30f)));
+    Value sane = b.band(b.isFinite(unit), b.fcmp(arith::CmpFPredicate::OLT,
+                                                 quotient, b.cf(0x1p30f)));
     // What is not sane must not reach the conversion to an integer.
     Value d = b.toInt(b.ceil(b.select(sane, quotient, b.cf(0))));
     Value x = b.sub(pm.tiles[i], d);
@@ -469,19 +483,18 @@ LogicalResult KernelEmitter::emitInit(TileInitOp op) {
       completeRowMax(pm);
       SmallVector<Value> sources;
       for (int64_t i = 2 * t; i < std::min(2 * t + 2, plan.scanTiles); ++i) {
-        Value unit = b.load(
-            b.f32(), b.at(shared(plan.unit + 16 * i), b.shl(tq, 2)), 4);
+        Value unit =
+            b.load(b.f32(), b.at(shared(plan.unit + 16 * i), b.shl(tq, 2)), 4);
         Value x = b.fmul(b.fmul(b.toFloat(pm.tiles[i]), unit), b.cf(kLog2e));
         // Without committed blocks a unit is worth 0 and the pseudo-max says
         // nothing: scores far below 0 would all vanish against it.
-        Value known = b.band(
-            b.isFinite(x), b.fcmp(arith::CmpFPredicate::ONE, unit, b.cf(0)));
+        Value known = b.band(b.isFinite(x),
+                             b.fcmp(arith::CmpFPredicate::ONE, unit, b.cf(0)));
         sources.push_back(b.select(known, x, b.cf(kNoReference)));
       }
       Value quad = b.band(lane, ~int64_t(3));
       for (int64_t c : {0, 1}) {
-        Value from =
-            b.add(quad, b.band(b.add(b.shl(tq, 1), c), 3));
+        Value from = b.add(quad, b.band(b.add(b.shl(tq, 1), c), 3));
         reference[c] = shuffle(sources[0], from);
         if (sources.size() == 2)
           reference[c] =

@@ -6,9 +6,10 @@
 //===----------------------------------------------------------------------===//
 //
 // A team's part of the committed blocks, in rounds: its warps scan up to 32
-// blocks each from their rings and leave a byte of keep bits per block; then the
-// kept tiles, in ascending order, are refined. Blocks are dealt to the pieces of
-// a row and to warps in turn, so that pieces of a clustered row get equal work.
+// blocks each from their rings and leave a byte of keep bits per block; then
+// the kept tiles, in ascending order, are refined. Blocks are dealt to the
+// pieces of a row and to warps in turn, so that pieces of a clustered row get
+// equal work.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,26 +20,25 @@ using namespace mlir::ffd;
 
 Value KernelEmitter::loadPages(Value firstIteration) {
   Value i = b.add(firstIteration, lane);
-  return b.ifElse(
-              b.lt(i, share->warpCount), b.i32(),
-              [&]() -> SmallVector<Value> {
-                Value block = b.add(b.add(share->first, warp),
-                                    b.mul(i, share->stride));
-                Value entry = b.add(b.mul(b.zext64(sequence),
-                                          arg(KernelArg::page_stride)),
-                                    b.zext64(block));
-                return {b.loadConstant(
-                    b.i32(), b.at(arg(KernelArg::page_table), b.shl(entry, 2)),
-                    4)};
-              },
-              [&]() -> SmallVector<Value> { return {b.c32(0)}; })
+  return b
+      .ifElse(
+          b.lt(i, share->warpCount), b.i32(),
+          [&]() -> SmallVector<Value> {
+            Value block =
+                b.add(b.add(share->first, warp), b.mul(i, share->stride));
+            Value entry =
+                b.add(b.mul(b.zext64(sequence), arg(KernelArg::page_stride)),
+                      b.zext64(block));
+            return {b.loadConstant(
+                b.i32(), b.at(arg(KernelArg::page_table), b.shl(entry, 2)), 4)};
+          },
+          [&]() -> SmallVector<Value> { return {b.c32(0)}; })
       .front();
 }
 
 void KernelEmitter::fillStage(Value stage, Value page, Value condition) {
   int64_t bytes = plan.layout.thumbnailBytes();
-  Value source =
-      b.at(arg(KernelArg::thumbnails), b.mul(slotOf(page), bytes));
+  Value source = b.at(arg(KernelArg::thumbnails), b.mul(slotOf(page), bytes));
   GPURingFillOp::create(b, plan.copies, b.at(warpBarriers, b.shl(stage, 3)),
                         condition,
                         ValueRange{b.at(ringBase, b.mul(stage, bytes))},
@@ -49,7 +49,8 @@ void KernelEmitter::fillStages(Value firstIteration, Value pages,
                                Value firstStage) {
   for (int64_t s = 0; s < plan.stages; ++s) {
     Value stage = b.add(firstStage, s);
-    stage = b.select(b.lt(stage, plan.stages), stage, b.add(stage, -plan.stages));
+    stage =
+        b.select(b.lt(stage, plan.stages), stage, b.add(stage, -plan.stages));
     fillStage(stage, shuffle(pages, b.c32(s)),
               b.lt(b.add(firstIteration, s), share->warpCount));
   }
@@ -63,8 +64,7 @@ void KernelEmitter::startShare(TileDistributeOp loop) {
   Value rest = b.sub(blocks, share->first);
   Value zero = b.c32(0);
   share->teamCount = b.ceilDiv(b.smax(rest, zero), share->stride);
-  share->warpCount =
-      b.ceilDiv(b.smax(b.sub(rest, warp), zero), share->stride);
+  share->warpCount = b.ceilDiv(b.smax(b.sub(rest, warp), zero), share->stride);
   if (plan.traits.rings || plan.traits.refines)
     share->pages = loadPages(zero);
   if (plan.scanRing())
@@ -76,11 +76,9 @@ void KernelEmitter::storeKept(Value mask, Value block, Value condition) {
   int64_t tiles = plan.tilesPerBlock() / selects;
   b.ifThen(b.band(condition, b.lt(lane, selects)), [&] {
     Value bit = b.band(b.shr(mask, b.mul(lane, tiles)), 1);
-    Value offset =
-        b.add(b.mul(b.zext64(row), arg(KernelArg::kept_stride)),
-              b.zext64(b.add(b.mul(block, selects), lane)));
-    b.store(b.trunc(b.getI8Type(), bit), b.at(arg(KernelArg::kept), offset),
-            1);
+    Value offset = b.add(b.mul(b.zext64(row), arg(KernelArg::kept_stride)),
+                         b.zext64(b.add(b.mul(block, selects), lane)));
+    b.store(b.trunc(b.getI8Type(), bit), b.at(arg(KernelArg::kept), offset), 1);
   });
 }
 
@@ -94,8 +92,7 @@ Value KernelEmitter::emitBlockMask(Value stageAddress,
   // that, rounded up, and the sign of S answers.
   SmallVector<Value> starts;
   for (auto [centre, thr] : llvm::zip(folded.centres, threshold))
-    starts.push_back(b.sub(
-        b.c32(0), b.sar(b.add(b.add(centre, thr), 1), 1)));
+    starts.push_back(b.sub(b.c32(0), b.sar(b.add(b.add(centre, thr), 1), 1)));
 
   Value codes = b.at(stageAddress, b.shl(lane, 4));
   DenseMap<int64_t, SmallVector<Value>> chunks;
@@ -124,10 +121,10 @@ Value KernelEmitter::emitBlockMask(Value stageAddress,
 }
 
 /// Scans `count` blocks of this warp; returns the ring's stage and parities.
-SmallVector<Value>
-KernelEmitter::emitScanLoop(TileDistributeOp loop, Value iteration0,
-                            Value count, Value pages, Value stage,
-                            Value parity) {
+SmallVector<Value> KernelEmitter::emitScanLoop(TileDistributeOp loop,
+                                               Value iteration0, Value count,
+                                               Value pages, Value stage,
+                                               Value parity) {
   bool keeps = false;
   ThresholdValue threshold;
   for (Operation &op : *loop.getBody()) {
@@ -146,10 +143,9 @@ KernelEmitter::emitScanLoop(TileDistributeOp loop, Value iteration0,
           mask = emitBlockMask(
               b.at(arg(KernelArg::thumbnails), b.mul(place, bytes)), threshold);
         } else {
-          GPURingWaitOp::create(b, plan.copies,
-                                b.at(warpBarriers, b.shl(stage, 3)),
-                                b.band(b.shr(parity, stage), 1),
-                                plan.stages - 1);
+          GPURingWaitOp::create(
+              b, plan.copies, b.at(warpBarriers, b.shl(stage, 3)),
+              b.band(b.shr(parity, stage), 1), plan.stages - 1);
           mask = emitBlockMask(b.at(ringBase, b.mul(stage, bytes)), threshold);
           // All lanes have read the stage.
           GPUWarpBarrierOp::create(b);
@@ -261,8 +257,7 @@ LogicalResult KernelEmitter::emitShare(TileDistributeOp loop,
   for (Operation &op : *loop.getBody())
     stores |= isa<TileStoreKeptOp>(op);
   if (stores && !keptGiven) {
-    Value number =
-        LLVM::PtrToIntOp::create(b, b.i64(), arg(KernelArg::kept));
+    Value number = LLVM::PtrToIntOp::create(b, b.i64(), arg(KernelArg::kept));
     keptGiven = b.ne(number, 0);
   }
 
@@ -302,14 +297,14 @@ LogicalResult KernelEmitter::emitShare(TileDistributeOp loop,
               pages = values[3];
         // The scan and the refinement need not keep each other's coordinates.
         emitLaneCoordinates(/*again=*/true);
-        Value count = b.smin(
-            b.smax(b.sub(share->warpCount, iteration0), zero), b.c32(32));
+        Value count = b.smin(b.smax(b.sub(share->warpCount, iteration0), zero),
+                             b.c32(32));
         if (refine) {
           Value slot = b.add(b.mul(lane, plan.warps), warp);
           b.store(pages, b.at(shared(plan.pages), b.shl(slot, 2)), 4);
           if (scans)
-            b.store(b.trunc(b.getI8Type(), zero),
-                    b.at(shared(plan.keep), slot), 1);
+            b.store(b.trunc(b.getI8Type(), zero), b.at(shared(plan.keep), slot),
+                    1);
           GPUWarpBarrierOp::create(b);
         }
         if (scans) {

@@ -159,7 +159,13 @@ struct Layout {
   /// heads: partials[row][split][head][partialFloats()].
   constexpr int64_t workspaceBytes(int64_t rows, int64_t splits,
                                    int64_t group) const {
-    return partialsOffset(rows) + rows * splits * group * partialFloats() * 4;
+    return plannedWorkspaceBytes(rows, rows * splits, group);
+  }
+  /// The same for a launch that follows a plan of `pieces`:
+  /// partials[piece][head][partialFloats()].
+  constexpr int64_t plannedWorkspaceBytes(int64_t rows, int64_t pieces,
+                                          int64_t group) const {
+    return partialsOffset(rows) + pieces * group * partialFloats() * 4;
   }
 };
 

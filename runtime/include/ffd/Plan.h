@@ -1,0 +1,53 @@
+//===- Plan.h - Dividing a ragged batch among CTAs --------------*- C++ -*-===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A GPU launch over a ragged batch follows a plan: a list of pieces, one per
+// CTA
+// (`ffdPiece`). The generated kernel "plan" makes the same list on the device;
+// this is its oracle, and serves callers whose lengths are on the host.
+//
+//===----------------------------------------------------------------------===//
+#ifndef FFD_PLAN_H
+#define FFD_PLAN_H
+
+#include "ffd/Spec.h"
+#include "ffd/Status.h"
+
+#include <cstdint>
+
+namespace ffd {
+
+struct PlanOptions {
+  int32_t batch = 0; ///< sequences
+  int32_t kvHeads = 0;
+  int32_t lag = 0; ///< newest tokens that stay in 16 bit
+  /// Pieces to aim at; a row gets at least one whatever this says.
+  int64_t target = 0;
+  /// Blocks of a piece, if the rows are to be cut without regard to each other
+  /// (the results of a row then do not depend on its batch); 0 to choose.
+  int32_t blocksPerPiece = 0;
+};
+
+/// No piece that the planner chooses the size of has fewer blocks, but the only
+/// one of a row: one for each warp of a CTA.
+inline constexpr int32_t kMinPieceBlocks = 8;
+
+/// The size of a piece: the smallest number of blocks >= kMinPieceBlocks for
+/// which the rows have at most `target` pieces, or as many as there are rows.
+int64_t pieceBlocks(const ffdSpec &spec, const PlanOptions &options,
+                    const int32_t *lengths);
+
+/// Writes `capacity` entries: the pieces of the longest sequence first (those
+/// of equal length in their order), of a sequence by kv head, of a head by
+/// split; then empty ones (row -1). `lengths` [batch] are visible tokens. Fails
+/// if the pieces are more than `capacity`, which a capacity of at least
+/// `target` and batch * kvHeads rules out unless `blocksPerPiece` is given.
+Status planPieces(const ffdSpec &spec, const PlanOptions &options,
+                  const int32_t *lengths, ffdPiece *plan, int64_t capacity);
+
+} // namespace ffd
+#endif // FFD_PLAN_H

@@ -1,0 +1,119 @@
+//===- PlanTest.cpp - Dividing a ragged batch ----------------------------===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ffd/Plan.h"
+
+#include "gtest/gtest.h"
+
+#include <map>
+#include <random>
+
+using namespace ffd;
+
+namespace {
+
+ffdSpec someSpec() { return {128, 128, 4, FFD_F16, 2, 128, 16}; }
+
+/// Every row has all its pieces once, in order, partial results apart,
+/// sequences by length; the rest is empty.
+void expectSound(const PlanOptions &options,
+                 const std::vector<int32_t> &lengths,
+                 const std::vector<ffdPiece> &plan) {
+  std::map<int32_t, int32_t> seen;
+  int64_t used = 0;
+  int32_t lastLength = INT32_MAX;
+  for (const ffdPiece &piece : plan) {
+    if (piece.row < 0)
+      break;
+    const int64_t sequence = piece.row / options.kvHeads;
+    ASSERT_LT(sequence, options.batch);
+    EXPECT_EQ(piece.length, lengths[size_t(sequence)]);
+    EXPECT_LE(piece.length, lastLength);
+    lastLength = piece.length;
+    EXPECT_EQ(piece.split, seen[piece.row]++);
+    EXPECT_EQ(piece.first + piece.split, used);
+    EXPECT_LT(piece.split, piece.splits);
+    ++used;
+  }
+  for (size_t i = size_t(used); i < plan.size(); ++i)
+    EXPECT_LT(plan[i].row, 0);
+  EXPECT_EQ(seen.size(), size_t(options.batch) * size_t(options.kvHeads));
+  for (const ffdPiece &piece : plan)
+    if (piece.row >= 0) {
+      EXPECT_EQ(seen[piece.row], piece.splits);
+    }
+}
+
+TEST(Plan, CoversRandomBatches) {
+  std::mt19937 random(7);
+  for (int i = 0; i < 200; ++i) {
+    PlanOptions options;
+    options.batch = 1 + int32_t(random() % 40);
+    options.kvHeads = 1 + int32_t(random() % 9);
+    options.lag = int32_t(random() % 3) * 100;
+    options.target = int64_t(random() % 600);
+    std::vector<int32_t> lengths(size_t(options.batch));
+    for (int32_t &length : lengths)
+      length = int32_t(random() % (1u << (random() % 19)));
+    const int64_t rows = int64_t(options.batch) * options.kvHeads;
+    std::vector<ffdPiece> plan(size_t(std::max(options.target, rows)));
+    const Status status = planPieces(someSpec(), options, lengths.data(),
+                                     plan.data(), int64_t(plan.size()));
+    ASSERT_TRUE(status.ok()) << status.message();
+    expectSound(options, lengths, plan);
+  }
+}
+
+TEST(Plan, SizeIsTheSmallestThatFits) {
+  const std::vector<int32_t> lengths = {128 * 100, 128 * 31, 5, 0};
+  PlanOptions options;
+  options.batch = 4;
+  options.kvHeads = 2;
+  options.target = 24; // 12 pieces a head: 2 for the short ones, 10 for two
+  EXPECT_EQ(pieceBlocks(someSpec(), options, lengths.data()), 15);
+  options.target = 0; // a piece a row
+  EXPECT_EQ(pieceBlocks(someSpec(), options, lengths.data()), 100);
+  options.target = 100000;
+  EXPECT_EQ(pieceBlocks(someSpec(), options, lengths.data()), kMinPieceBlocks);
+}
+
+TEST(Plan, FixedPiecesDoNotDependOnTheBatch) {
+  PlanOptions options;
+  options.kvHeads = 2;
+  options.blocksPerPiece = 10;
+  std::vector<ffdPiece> plan(64);
+  for (std::vector<int32_t> lengths :
+       {std::vector<int32_t>{128 * 35}, {128 * 90, 128 * 35, 3}}) {
+    options.batch = int32_t(lengths.size());
+    ASSERT_TRUE(planPieces(someSpec(), options, lengths.data(), plan.data(),
+                           int64_t(plan.size()))
+                    .ok());
+    for (const ffdPiece &piece : plan)
+      if (piece.row >= 0 && piece.length == 128 * 35) {
+        EXPECT_EQ(piece.splits, 4);
+      }
+  }
+  EXPECT_NE(planPieces(someSpec(), options,
+                       std::vector<int32_t>{128 * 400, 0, 0}.data(),
+                       plan.data(), 64)
+                .message()
+                .find("exceed the 64 entries"),
+            std::string::npos);
+}
+
+TEST(Plan, BadOptionsAreNamed) {
+  PlanOptions options;
+  options.batch = 1;
+  int32_t length = 5;
+  ffdPiece piece;
+  EXPECT_NE(planPieces(someSpec(), options, &length, &piece, 1)
+                .message()
+                .find("are 1, 0, 0, 0 and 0, expected at least 1, 1"),
+            std::string::npos);
+}
+
+} // namespace
