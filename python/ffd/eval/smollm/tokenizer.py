@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The byte-level BPE tokenizer of SmolLM2, from a GGUF file's vocabulary.
 
-Encoding only: text is cut into words (each digit its own, as the file's
+Text is cut into words (each digit its own, as the file's
 pre-tokeniser "smollm" asks), bytes become printable characters, and the
 merges are applied in order of rank.
 """
@@ -28,10 +28,16 @@ class Tokenizer:
         self._ids = {token: i for i, token in enumerate(tokens)}
         self._ranks = {tuple(m.split(" ")): i for i, m in enumerate(merges)}
         self._characters = _byte_characters()
+        self._tokens = tokens
+        self._bytes = {c: b for b, c in enumerate(self._characters)}
         self._cache: dict[str, list[int]] = {}
 
     def encode(self, text: str) -> list[int]:
         return [i for word in _WORDS.findall(text) for i in self._word(word)]
+
+    def decode(self, ids: list[int]) -> str:
+        data = bytes(self._bytes[c] for i in ids for c in self._tokens[i] if c in self._bytes)
+        return data.decode(errors="replace")
 
     def _word(self, word: str) -> list[int]:
         if word not in self._cache:

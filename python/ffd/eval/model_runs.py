@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Perplexity, agreement and tasks of a model whose attention is a method.
+
+Every result is one line of a journal, so a run goes on where it was stopped.
+Methods of one prompt run in parallel processes that share the prompt's K and V.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from . import tasks
+from .decoding import Context, Traffic, follow, predict, prefill
+from .evaluate import Journal
+from .methods import Method, parse
+from .smollm.model import Model
+
+_work: Any = None  # what forked workers run: a function of one item
+
+
+def _call(item: Any) -> Any:
+    return _work(item)
+
+
+def parallel(function: Any, items: list, jobs: int) -> Iterator[Any]:
+    """function(item) of every item, in order; forked workers see this process's
+    memory, so that the model and its cache need not be copied."""
+    global _work
+    if jobs <= 1 or len(items) <= 1:
+        yield from map(function, items)
+        return
+    _work = function
+    with multiprocessing.get_context("fork").Pool(min(jobs, len(items))) as pool:
+        yield from pool.imap(_call, items)
+
+
+def _prompt(model: Model, tokens: list[int], room: int, name: str, quiet: bool) -> Context:
+    with tqdm(total=model.layers, desc=f"prompt {name}", unit="layer", leave=False,
+              disable=quiet) as bar:
+        return prefill(model, tokens, room, bar.update)
+
+
+def perplexity(model: Model, text: str, name: str, tokens: int, last: int, methods: list[Method],
+               journal: Journal, jobs: int, quiet: bool = False) -> None:
+    """Predicts the last `last` of the first `tokens` tokens of `text`."""
+    key = {"kind": "perplexity", "text": name, "tokens": tokens, "last": last}
+    have = {r["method"] for r in journal.records if key.items() <= r.items()}
+    missing = [m for m in methods if m.text not in have]
+    if not missing:
+        return
+    ids = model.tokenizer().encode(text[:12 * tokens])[:tokens]
+    if len(ids) < tokens or not 0 < last < tokens:
+        raise ValueError(f"text '{name}' has {len(ids)} tokens; expected {tokens}, the last "
+                         f"{last} of which are predicted")
+    context = _prompt(model, ids[:-last], last, f"{name} {tokens}", quiet)
+    given = ids[-last:]
+    exact = parse("exact")
+    states, traffic = follow(context, given, exact)
+    base, _ = predict(context, given, states, None, keep=True)
+
+    def run(method: Method) -> dict:
+        if method == exact:
+            guess, divergence, read = base, np.zeros(last), traffic
+        else:
+            states, read = follow(context, given, method)
+            guess, divergence = predict(context, given, states, base.logp)
+        return {**key, "method": method.text, **_read(read),
+                "nll": _short(guess.nll), "kl": _short(divergence),
+                "agree": "".join("01"[int(x)] for x in guess.top == base.top)}
+
+    with tqdm(total=len(missing), desc=f"perplexity {name} {tokens}", unit="method",
+              disable=quiet) as bar:
+        for record in parallel(run, missing, jobs):
+            journal.add(record)
+            bar.update()
+
+
+def _read(traffic: Traffic) -> dict:
+    return {"read": round(traffic.read / traffic.dense, 5),
+            "kept": round(traffic.kept / traffic.visible, 5)}
+
+
+def _short(x: Iterable[float]) -> list[float]:
+    return [float(f"{value:.4g}") for value in x]
+
+
+def run_tasks(model: Model, text: str, lengths: list[int], samples: int, methods: list[Method],
+              journal: Journal, jobs: int, quiet: bool = False) -> None:
+    """All tasks at every length; samples outermost, so that a stopped run has
+    whole samples."""
+    tokenizer = model.tokenizer()
+    have = {(r["tokens"], r["sample"], r["prompt"], r["method"]) for r in journal.records
+            if r["kind"] == "task"}
+    exact = parse("exact")
+    everything = [exact, *(m for m in methods if m != exact)]
+    for index in range(samples):
+        for tokens in lengths:
+            for prompt in tasks.sample(index, tokens, text, tokenizer.encode):
+                missing = [m for m in everything
+                           if (tokens, index, prompt.kind, m.text) not in have]
+                if missing:
+                    _ask(model, prompt, tokens, index, missing, journal, jobs, quiet)
+
+
+def _ask(model: Model, prompt: tasks.Prompt, tokens: int, index: int, methods: list[Method],
+         journal: Journal, jobs: int, quiet: bool) -> None:
+    """Each question is decoded exactly behind the prompt, each answer with every
+    method behind the question; one pass tells which tokens the model would choose
+    while its answer is right, which is what greedy decoding would do."""
+    encode = model.tokenizer().encode
+    ids = encode(prompt.text)
+    asked = [(question, encode(question.text), *question.encoded(encode))
+             for question in prompt.questions]
+    name = f"{prompt.kind} {tokens} #{index}"
+    context = _prompt(model, ids, max(len(q) + len(a) for _, q, a, _ in asked), name, quiet)
+    exact = parse("exact")
+    want: list[np.ndarray] = []  # most likely tokens under exact attention
+
+    def run(method: Method) -> dict:
+        answers, total = [], Traffic()
+        for i, (question, text, answer, spans) in enumerate(asked):
+            states, _ = follow(context, text, exact)
+            view = context.behind(states)
+            states, traffic = follow(view, answer, method, len(ids))
+            top = predict(view, answer, states, None)[0].top
+            if len(want) == i:  # exact attention comes first
+                want.append(top)
+            total.add(traffic)
+            right = tasks.score(question, answer, spans, top.tolist())
+            answers.append({"task": question.task, "right": [int(x) for x in right],
+                            "agree": [int(x) for x in top == want[i]]})
+        return {"kind": "task", "tokens": tokens, "sample": index, "prompt": prompt.kind,
+                "method": method.text, **_read(total), "answers": answers}
+
+    first = run(exact)
+    with tqdm(total=len(methods), desc=name, unit="method", disable=quiet) as bar:
+        if exact in methods:
+            journal.add(first)
+            bar.update()
+        for record in parallel(run, [m for m in methods if m != exact], jobs):
+            journal.add(record)
+            bar.update()
