@@ -13,6 +13,8 @@
 #include "ffd/FindKernel.h"
 
 #include "ffd/CudaDriver.h"
+#include "SplitKernel.h"
+
 #include "ffd/Package.h"
 
 #include <algorithm>
@@ -239,6 +241,8 @@ public:
     FFD_RETURN_IF_ERROR(listTargets());
     if (options.passedOver)
       options.passedOver->clear();
+    if (!options.selector.isDefault())
+      return ofSelector(kernel);
     if (!options.packageDir.empty())
       for (const std::string &target : targets)
         if (fromPackage(target, kernel)) {
@@ -366,33 +370,77 @@ private:
     return status.ok() || fail(status);
   }
 
-  Status compile(const Jit &jit, std::unique_ptr<DecodeKernel> &kernel) const {
+  /// Kernels of another rule, or of split execution.
+  Status ofSelector(std::unique_ptr<DecodeKernel> &kernel) const {
+    const Selector &selector = options.selector;
+    const std::string what = "selector '" + selector.name() + "'" +
+                             (selector.split ? " in split execution" : "");
+    if (options.program != Program::Decode)
+      return Status::invalid(what + " is given for program '" +
+                             programName(options.program) +
+                             "', expected a decode");
+    if (!onCpu())
+      return Status(StatusCode::Unsupported,
+                    what + " is given for target '" + options.target +
+                        "', expected a CPU target: kernels of GPUs have "
+                        "'top_delta', fused, only");
+    if (!options.useJit)
+      return Status(StatusCode::NotFound,
+                    what + " needs the compiler library, which was not asked");
+    std::shared_ptr<const Jit> jit;
+    FFD_RETURN_IF_ERROR(loadJit(options.jitPath, jit));
+    const std::string attribute = " " + selector.attribute();
+    std::shared_ptr<ffdJitResult> first, second;
+    if (!selector.split) {
+      FFD_RETURN_IF_ERROR(compile(*jit, "decode" + attribute, first));
+      kernel.reset(new CpuKernel(spec, options.program, targetOf(*first),
+                                 first->entry, first, *options.pool));
+      return Status::success();
+    }
+    FFD_RETURN_IF_ERROR(compile(*jit, "select" + attribute, first));
+    FFD_RETURN_IF_ERROR(compile(*jit, "attend", second));
+    kernel.reset(new SplitKernel(spec, selector, targetOf(*second),
+                                 first->entry, second->entry, {first, second},
+                                 *options.pool));
+    return Status::success();
+  }
+
+  std::string targetOf(const ffdJitResult &result) const {
+    return result.target ? result.target : jitTarget;
+  }
+
+  Status compile(const Jit &jit, const std::string &program,
+                 std::shared_ptr<ffdJitResult> &result) const {
     char error[4096] = {};
     ffdJitResult raw = {};
     raw.struct_size = sizeof raw;
     raw.error = error;
     raw.error_size = sizeof error;
-    if (jit.compile(&spec, jitTarget.c_str(), programName(options.program),
-                    &raw) != 0)
+    if (jit.compile(&spec, jitTarget.c_str(), program.c_str(), &raw) != 0)
       return Status(StatusCode::CompileError,
                     "'" + jit.path + "' cannot compile for '" + jitTarget +
                         "': " + (error[0] ? error : "no reason given"));
     raw.error = nullptr; // of this frame; the result outlives it
     raw.error_size = 0;
     const auto release = jit.release;
-    std::shared_ptr<ffdJitResult> result(new ffdJitResult(raw),
-                                         [release](ffdJitResult *r) {
-                                           release(r);
-                                           delete r;
-                                         });
+    result.reset(new ffdJitResult(raw), [release](ffdJitResult *r) {
+      release(r);
+      delete r;
+    });
+    if (onCpu() && !raw.entry)
+      return Status(StatusCode::CompileError,
+                    "'" + jit.path + "' returned no function for '" +
+                        jitTarget + "', expected one");
+    return Status::success();
+  }
+
+  Status compile(const Jit &jit, std::unique_ptr<DecodeKernel> &kernel) const {
+    std::shared_ptr<ffdJitResult> result;
+    FFD_RETURN_IF_ERROR(compile(jit, programName(options.program), result));
+    const ffdJitResult &raw = *result;
     if (onCpu()) {
-      if (!raw.entry)
-        return Status(StatusCode::CompileError,
-                      "'" + jit.path + "' returned no function for '" +
-                          jitTarget + "', expected one");
-      kernel.reset(new CpuKernel(spec, options.program,
-                                 raw.target ? raw.target : jitTarget, raw.entry,
-                                 std::move(result), *options.pool));
+      kernel.reset(new CpuKernel(spec, options.program, targetOf(raw),
+                                 raw.entry, result, *options.pool));
       return Status::success();
     }
     if (!raw.package)

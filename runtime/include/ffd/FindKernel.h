@@ -15,6 +15,7 @@
 
 #include "ffd/Jit.h"
 #include "ffd/Kernel.h"
+#include "ffd/Selector.h"
 #include "ffd/Spec.h"
 #include "ffd/Status.h"
 
@@ -41,6 +42,9 @@ Status loadJit(const std::string &path, std::shared_ptr<const Jit> &jit);
 
 struct FindKernelOptions {
   Program program = Program::Decode;
+  /// Of a decode. Others than the default are compiled, for CPU targets only:
+  /// packages hold none.
+  Selector selector;
   /// "cpu" (the best this machine runs), "cpu:avx2", "cpu:avx512",
   /// "cpu:avx512vnni"; "cuda" (what the device takes), or an architecture of it
   /// such as "sm_90a".

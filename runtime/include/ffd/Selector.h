@@ -1,0 +1,50 @@
+//===- Selector.h - Which blocks a decode keeps -----------------*- C++ -*-===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The rule of a decode and whether selector and computer are one kernel, for
+// ablations: the default is the product. docs/numerics.md, "Selectors", has the
+// rules.
+//
+//===----------------------------------------------------------------------===//
+#ifndef FFD_SELECTOR_H
+#define FFD_SELECTOR_H
+
+#include "ffd/Status.h"
+
+#include <cstdint>
+#include <string>
+
+namespace ffd {
+
+enum class Rule { TopDelta, TopK, TopP, All };
+
+struct Selector {
+  Rule rule = Rule::TopDelta;
+  int64_t k = 0; ///< of Rule::TopK, at least 1
+  double p = 0;  ///< of Rule::TopP, above 0 and at most 1
+  /// Two kernels that meet in the mask: the paper's split execution. Rules over
+  /// the whole row, top_k and top_p, know no other.
+  bool split = false;
+
+  bool needsRow() const { return rule == Rule::TopK || rule == Rule::TopP; }
+  bool isDefault() const { return rule == Rule::TopDelta && !split; }
+
+  /// As parse() takes it: "top_delta", "top_k=64", "top_p=0.9" or "all".
+  std::string name() const;
+  /// As attribute of the compiler's dialect: "#ffd.top_k<64>".
+  std::string attribute() const;
+
+  /// Parses a rule and, if it is not empty, an execution ("fused" or "split");
+  /// by default a rule is fused if it can be. The messages of errors start with
+  /// `ruleName` and `executionName`, what the caller calls the two.
+  static Status parse(const std::string &rule, const std::string &execution,
+                      const std::string &ruleName,
+                      const std::string &executionName, Selector &selector);
+};
+
+} // namespace ffd
+#endif // FFD_SELECTOR_H
