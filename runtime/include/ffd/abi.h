@@ -36,7 +36,8 @@ typedef enum ffdElement { FFD_F16 = 0, FFD_BF16 = 1 } ffdElement;
 
 /* One kernel specialisation. Limits: head_dim 64, 80, 96, 128, 192 or 256;
  * value_dim a multiple of 16 up to 256; group 1..16; scan_bits 2, 4 or 8;
- * quant_block 128; select_block 16, 32, 64 or 128. */
+ * quant_block 128; select_block 16, 32, 64 or 128. For ablations on a CPU also
+ * no_residuals 1, and scan_bits 16, keys that are not split, with no_residuals 1. */
 typedef struct ffdSpec {
   int32_t head_dim;
   int32_t value_dim;
@@ -45,6 +46,7 @@ typedef struct ffdSpec {
   int32_t scan_bits;
   int32_t quant_block;
   int32_t select_block;
+  int32_t no_residuals; /* 1: attention over the thumbnails alone; else 0    */
 } ffdSpec;
 
 /* One piece of a planned launch on a GPU: CTA i does piece i. 32 bytes. */
@@ -105,6 +107,27 @@ typedef struct ffdDecodeArgs {
 /* Arguments of an exact decode (`ffd.exact`) are the same struct: K and V are
  * the whole sequence, row-major, in tail_k and tail_v with the tail strides;
  * planes, smax, page_table, delta and kept are not read. */
+
+/* The kernel "plan" (GPU only) writes a plan for a batch whose lengths are on
+ * the device: what planPieces of Plan.h does. One parameter, this struct by
+ * value; one CTA, block and shared memory as the package says. One launch
+ * serves all layers of a step. */
+#define FFD_PLAN_MAX_BATCH 4096
+
+typedef struct ffdPlanArgs {
+  const int32_t *lengths;   /* [batch] visible tokens, >= 0                   */
+  ffdPiece *plan;           /* [pieces], 16-byte aligned                      */
+  int32_t *error;           /* set to 1 if the pieces do not fit, or NULL; the
+                               plan is then empty                             */
+  int32_t batch;            /* 1 .. FFD_PLAN_MAX_BATCH                        */
+  int32_t kv_heads;
+  int32_t lag;              /* newest tokens that stay in 16 bit, >= 0        */
+  int32_t pieces;           /* entries to write: the grid of the decode; at
+                               least target and batch * kv_heads              */
+  int32_t target;           /* pieces to aim at                               */
+  int32_t blocks_per_piece; /* 0, or the size of a piece: results of a row then
+                               do not depend on its batch                     */
+} ffdPlanArgs;
 
 #ifdef __cplusplus
 }

@@ -40,6 +40,15 @@ func.func @exchange(%x: f32, %l: i32, %c: i1) -> (f32, i1, i32) {
   return %y, %a, %b : f32, i1, i32
 }
 
+// CHECK-LABEL: func.func @rows
+func.func @rows(%w: vector<2xi32>, %p: !llvm.ptr<1>) -> vector<2xi32> {
+  // CHECK: prefetch.global.L2 [$0];
+  ffd.gpu.prefetch %p : !llvm.ptr<1>
+  // CHECK-COUNT-2: movmatrix.sync.aligned.m8n8.trans.b16
+  %t = ffd.gpu.transpose %w : vector<2xi32>
+  return %t : vector<2xi32>
+}
+
 // Warps count for themselves and write their slice of the list.
 // CHECK-LABEL: func.func @take
 func.func @take(%keep: !llvm.ptr<3>, %queue: !llvm.ptr<3>) -> (i32, i32) {

@@ -34,6 +34,15 @@ func.func @team(%x: f32, %i: i32, %c: i1) {
   return
 }
 
+// CHECK-LABEL: @rows
+func.func @rows(%words: vector<4xi32>, %line: !llvm.ptr<1>) {
+  // CHECK: ffd.gpu.transpose %{{.*}} : vector<4xi32>
+  %t = ffd.gpu.transpose %words : vector<4xi32>
+  // CHECK: ffd.gpu.prefetch %{{.*}} : !llvm.ptr<1>
+  ffd.gpu.prefetch %line : !llvm.ptr<1>
+  return
+}
+
 // CHECK-LABEL: @rings
 func.func @rings(%bar: !llvm.ptr<3>, %dst: !llvm.ptr<3>, %src: !llvm.ptr<1>, %c: i1, %p: i32) {
   // CHECK: ffd.gpu.ring.init bulk %{{.*}} count 4 : !llvm.ptr<3>
