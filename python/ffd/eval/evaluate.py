@@ -14,7 +14,8 @@ from tqdm import tqdm
 
 from .measures import Truth
 from .methods import FFD, Exact, Method
-from .trace import Trace
+from .parallel import parallel
+from .trace import Layer, Trace
 
 FIGURE_ROWS = 16  # queries whose kept blocks are stored for the figure
 
@@ -44,7 +45,7 @@ class Journal:
 
 
 def evaluate(trace: Trace, methods: list[Method], journal: Journal, queries: int = 0,
-             layers: list[int] | None = None, quiet: bool = False) -> None:
+             layers: list[int] | None = None, jobs: int = 1, quiet: bool = False) -> None:
     """Measures every method on every layer (0 queries: all of the trace)."""
     name = trace.path.name
     have = {(r["layer"], r["method"], r["queries"]) for r in journal.records
@@ -55,39 +56,40 @@ def evaluate(trace: Trace, methods: list[Method], journal: Journal, queries: int
         raise ValueError(f"--layers: {trace.path} has no layer {absent[0]}")
     drawn = next((m.text for m in methods if isinstance(m, FFD)), None)
     todo = {i: [m for m in methods if (i, m.text, queries) not in have] for i in layers}
-    total = sum(map(len, todo.values()))
-    with tqdm(total=total, desc=name, unit="method", disable=quiet) as bar:
-        for index, missing in todo.items():
-            if not missing:
-                continue
-            layer = trace.layer(index)
-            count = len(layer.lengths)
-            rows = (np.arange(count) if queries == 0 or queries >= count
-                    else np.linspace(0, count - 1, queries).astype(int))
-            found: dict[str, list[dict]] = {m.text: [] for m in missing}
-            maps: list[dict] = []
-            for head in range(layer.k.shape[1]):
-                problem = layer.problem(head, rows)
-                problem.fixed = int(problem.lengths.min())
-                truth = Truth(problem, Exact().run(problem))
-                for method in missing:
-                    out = method.run(problem)
-                    measured = truth.measure(out)
-                    if method.text == "exact":
-                        measured.update(truth.shape())
-                    found[method.text].append(measured)
-                    if method.text == drawn:
-                        maps.append(_map(out.kept[:FIGURE_ROWS, 0], method.select_block))
-            for method in missing:
-                heads = found[method.text]
-                record = {"trace": name, "layer": index, "method": method.text,
-                          "queries": queries, "tokens": int(layer.lengths.max()),
-                          "group": layer.q.shape[2],
-                          "heads": {key: sum((h[key] for h in heads), []) for key in heads[0]}}
-                if method.text == drawn:
-                    record["maps"] = maps
-                journal.add(record)
-                bar.update()
+    todo = {i: missing for i, missing in todo.items() if missing}
+
+    def run(index: int) -> list[dict]:
+        return _layer(trace.layer(index), todo[index], queries, drawn)
+
+    with tqdm(total=sum(map(len, todo.values())), desc=name, unit="method", disable=quiet) as bar:
+        for records in parallel(run, list(todo), jobs):
+            for record in records:
+                journal.add({"trace": name, "queries": queries, **record})
+            bar.update(len(records))
+
+
+def _layer(layer: Layer, methods: list[Method], queries: int, drawn: str | None) -> list[dict]:
+    count = len(layer.lengths)
+    rows = (np.arange(count) if queries == 0 or queries >= count
+            else np.linspace(0, count - 1, queries).astype(int))
+    found: dict[str, list[dict]] = {m.text: [] for m in methods}
+    maps: list[dict] = []
+    for head in range(layer.k.shape[1]):
+        problem = layer.problem(head, rows)
+        problem.fixed = int(problem.lengths.min())
+        truth = Truth(problem, Exact().run(problem))
+        for method in methods:
+            out = method.run(problem)
+            measured = truth.measure(out)
+            if method.text == "exact":
+                measured.update(truth.shape())
+            found[method.text].append(measured)
+            if method.text == drawn:
+                maps.append(_map(out.kept[:FIGURE_ROWS, 0], method.select_block))
+    return [{"layer": layer.index, "method": text, "tokens": int(layer.lengths.max()),
+             "group": layer.q.shape[2],
+             "heads": {key: sum((h[key] for h in heads), []) for key in heads[0]},
+             **({"maps": maps} if text == drawn else {})} for text, heads in found.items()]
 
 
 def _map(kept: np.ndarray, block: int) -> dict:

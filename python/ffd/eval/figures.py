@@ -76,7 +76,7 @@ def quality_against_bytes(summary: dict[str, dict[str, float]]) -> str:
         axis.grid(alpha=0.3)
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", ncols=min(5, len(labels)),
-                  bbox_to_anchor=(0.5, -0.12), frameon=False, fontsize=9)
+                  bbox_to_anchor=(0.5, 1.0), frameon=False, fontsize=9)
     figure.tight_layout()
     return _svg(figure)
 
@@ -159,7 +159,8 @@ def kept_blocks(record: dict, head: int) -> str:
     axis.imshow(kept, aspect="auto", cmap="Blues", interpolation="nearest", vmin=0, vmax=1,
                 extent=(0, kept.shape[1] * block, len(kept), 0))
     axis.set_xlabel("token of the context")
-    axis.set_ylabel("query")
+    axis.set_yticks([])
+    axis.set_ylabel("queries")
     axis.set_title(f"{record['method']}, layer {record['layer']}, kv head {head}: "
                    f"{kept.mean():.1%} of {kept.shape[1]} blocks kept", fontsize=10)
     return _svg(figure)
@@ -221,7 +222,7 @@ def all_figures(records: list[dict], perplexity: list[dict], scores: list[dict]
             made.append(("Sparsity by layer", "Share of tokens that is skipped. (Figure 8.)",
                          layer_lines(records, plain, "kept", "skipped, %",
                                      lambda x: 100 * (1 - x))))
-        centred = [m for m in ffd if "centre" in m][:2]
+        centred = list({family(m): m for m in reversed(ffd) if "centre" in m}.values())[::-1][:3]
         for method in (plain[:1] + centred[:1]):
             made.append(("Gap between maximum and pseudo-max: " + method,
                          "Above zero, more is kept than necessary; below zero the pseudo-max is "

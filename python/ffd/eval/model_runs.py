@@ -7,9 +7,7 @@ Methods of one prompt run in parallel processes that share the prompt's K and V.
 
 from __future__ import annotations
 
-import multiprocessing
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable
 
 import numpy as np
 from tqdm import tqdm
@@ -18,25 +16,8 @@ from . import tasks
 from .decoding import Context, Traffic, follow, predict, prefill
 from .evaluate import Journal
 from .methods import Method, parse
+from .parallel import parallel
 from .smollm.model import Model
-
-_work: Any = None  # what forked workers run: a function of one item
-
-
-def _call(item: Any) -> Any:
-    return _work(item)
-
-
-def parallel(function: Any, items: list, jobs: int) -> Iterator[Any]:
-    """function(item) of every item, in order; forked workers see this process's
-    memory, so that the model and its cache need not be copied."""
-    global _work
-    if jobs <= 1 or len(items) <= 1:
-        yield from map(function, items)
-        return
-    _work = function
-    with multiprocessing.get_context("fork").Pool(min(jobs, len(items))) as pool:
-        yield from pool.imap(_call, items)
 
 
 def _prompt(model: Model, tokens: list[int], room: int, name: str, quiet: bool) -> Context:
