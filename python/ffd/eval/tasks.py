@@ -139,13 +139,13 @@ def words(rng: random.Random, tokens: int, encode: Encode) -> Prompt:
     room = (tokens - 160) // 2
     common = rng.sample(NOUNS, 5)
     rare = [n for n in NOUNS if n not in common]
-    per_word = 3.6  # tokens of "12. apple", roughly; trimmed below
-    count = int(room / (per_word + 1))
+    some = rng.choices(NOUNS, k=50)
+    count = int(50 * room / len(encode(_numbered(some, 500))))
     listed = sum(([w] * (count // 10) for w in common), [])
     listed += [rng.choice(rare) for _ in range(count - len(listed))]
     rng.shuffle(listed)
     while len(encode(_numbered(listed))) > room:
-        listed.pop(next(i for i, w in enumerate(listed) if w in rare))
+        listed.pop(next(i for i in reversed(range(len(listed))) if listed[i] in rare))
     coded = ["".join(rng.choices(string.ascii_lowercase, k=6)) for _ in range(40)]
     weights = [1 / (i + 1) ** 2 for i in range(len(coded))]
     stream: list[str] = []
@@ -162,8 +162,8 @@ def words(rng: random.Random, tokens: int, encode: Encode) -> Prompt:
                  listing(frequent), ordered=False)])
 
 
-def _numbered(listed: list[str]) -> str:
-    return " ".join(f"{i + 1}. {w}" for i, w in enumerate(listed))
+def _numbered(listed: list[str], first: int = 1) -> str:
+    return " ".join(f"{first + i}. {w}" for i, w in enumerate(listed))
 
 
 def sample(index: int, tokens: int, text: str, encode: Encode) -> list[Prompt]:

@@ -89,6 +89,9 @@ class Trace:
         lengths = np.full(len(q), k.shape[1])
         if prefix + "lengths" in self._header:
             lengths = self._read(prefix + "lengths")[0].astype(int)
+        if lengths.shape != (len(q),):
+            raise TraceError(f"{self.path}: '{prefix}lengths' has shape {lengths.shape}, expected "
+                             f"({len(q)},), one for each query")
         element = "bf16" if kind == "BF16" else "f16"
         q, k, v = (round_element(x.astype(np.float32), element) for x in (q, k[0], v[0]))
         return Layer(index, q.reshape(len(q), k.shape[1], -1, q.shape[2]), k, v, lengths, element)

@@ -1,0 +1,444 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""ffd.eval around its methods: traces, measures, journals, the report, decoding
+through a (tiny, random) model, tasks, calibration and the command line.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gguf import GGUFWriter
+
+import evalpath  # noqa: F401
+from elements import BF16, F16
+from ffd.eval import evaluate as evaluation
+from ffd.eval import model_runs, model_tables, tables, tasks
+from ffd.eval.calibrate import GRID, calibrate
+from ffd.eval.cli import main
+from ffd.eval.decoding import follow, predict, prefill
+from ffd.eval.evaluate import Journal, evaluate, unpack_map
+from ffd.eval.measures import Truth, ranks, salient
+from ffd.eval.methods import Exact, parse
+from ffd.eval.problem import Problem, round_element
+from ffd.eval.smollm.capture import capture
+from ffd.eval.smollm.model import Model, causal_attention
+from ffd.eval.trace import Trace, TraceError
+from ffd_reference import Spec, rows_of
+from tensorfile import half, plain, save
+
+SLICE = Path(__file__).resolve().parent.parent / "data" / "smollm2-slice.safetensors"
+
+
+# --- Traces ----------------------------------------------------------------------
+
+def write_trace(path: Path, element=F16, tokens: int = 300) -> Path:
+    rng = np.random.default_rng(3)
+    tensors = {}
+    for layer in (0, 2):
+        tensors[f"layers.{layer}.q"] = half((3 * rng.normal(size=(4, 4, 64))).astype(np.float32),
+                                            element)
+        for name in "kv":
+            x = rng.normal(size=(1, tokens, 2, 64)).astype(np.float32)
+            tensors[f"layers.{layer}.{name}"] = half(x, element)
+        tensors[f"layers.{layer}.lengths"] = plain(
+            np.array([tokens - 40, tokens - 20, tokens - 1, tokens], np.int32))
+    save(path, tensors)
+    return path
+
+
+def test_ffd_on_a_real_trace_is_the_reference() -> None:
+    """The kept blocks of every head of the stored slice, and the figures that the
+    compiled kernel reports for it."""
+    trace = Trace(SLICE)
+    layer = trace.layer(13)
+    spec = Spec(delta=5.0)
+    heads = layer.q.reshape(len(layer.q), -1, 64)
+    rows = np.arange(len(layer.lengths))
+    out = {h: parse("ffd").run(layer.problem(h, rows)) for h in range(3)}
+    compared = 0
+    for some, head, row in rows_of(heads, layer.k[None], layer.v[None], layer.lengths, spec):
+        tokens = np.repeat(row.select(), 16, axis=-1)
+        assert np.array_equal(out[head].kept[some, 0, :row.start], tokens)
+        compared += tokens.size
+    assert compared > 100_000
+
+
+def test_figures_of_the_slice(tmp_path: Path) -> None:
+    """As ffd-run --report prints them: bytes are those of the packed cache."""
+    journal = Journal(tmp_path / "trace.jsonl")
+    evaluate(Trace(SLICE), [parse("ffd"), parse("ffd:delta=7")], journal, quiet=True)
+    five, seven = tables.by_method(journal.records).values()
+    assert round(five["read"], 3) == 0.184 and round(seven["read"], 3) == 0.281
+    assert round(five["cosine"], 4) == 0.9949 and round(seven["cosine"], 4) == 0.9986
+    assert round(five["relative"], 4) == 0.0781 and round(five["lse_max"], 3) == 0.654
+
+
+def test_bf16_traces(tmp_path: Path) -> None:
+    layer = Trace(write_trace(tmp_path / "t.safetensors", BF16)).layer(2)
+    assert layer.element == "bf16"
+    assert np.array_equal(layer.k, BF16.round(layer.k))
+    assert not np.array_equal(layer.k, F16.round(layer.k + 1e-3))
+
+
+def test_rounding_is_the_reference_s() -> None:
+    bits = np.random.default_rng(0).integers(0, 1 << 32, 20000, dtype=np.uint32)
+    x = bits.view(np.float32)
+    for element in (F16, BF16):
+        want = element.round(x)
+        assert np.array_equal(round_element(x, element.name), want, equal_nan=True)
+
+
+@pytest.mark.parametrize("damage, says", [
+    (lambda b: b[:100], "not a safetensors file"), (lambda b: b[:-1000], "is cut short"),
+    (lambda b: b.replace(b"layers.2.v", b"layers.2.w"), "no tensor 'layers.2.v'"),
+    (lambda b: b.replace(b".q", b".p"), "has neither"),
+    (lambda b: b.replace(b"[4,4,64]", b"[8,2,64]"), r"lengths' has shape \(4,\), expected \(8,\)"),
+    (lambda b: b.replace(b"[4,4,64]", b"[4,8,32]"), "expected .N, Hq, D.")])
+def test_damaged_traces_are_named(tmp_path: Path, damage, says: str) -> None:
+    path = write_trace(tmp_path / "t.safetensors")
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(TraceError, match=says):
+        Trace(path).layer(2)
+
+
+# --- Measures ----------------------------------------------------------------------
+
+def test_ranks_and_salient_tokens() -> None:
+    x = np.array([3.0, 1.0, 3.0, 2.0, 1.0, 1.0])
+    assert ranks(x).tolist() == [4.5, 1.0, 4.5, 3.0, 1.0, 1.0]
+    assert salient(np.array([0.1, 0.5, 0.05, 0.3, 0.05]), 0.9).tolist() == [1, 1, 0, 1, 0]
+    assert salient(np.array([0.25] * 4), 0.5).tolist() == [1, 1, 0, 0]
+
+
+def test_measures_are_their_definitions() -> None:
+    rng = np.random.default_rng(1)
+    q, k, v = (rng.normal(size=s).astype(np.float32) for s in ((1, 2, 64), (400, 64), (400, 64)))
+    problem = Problem(3 * q, k, v, np.array([390]), 9, want_estimates=True)
+    truth = Truth(problem, Exact().run(problem))
+    out = parse("ffd:delta=1").run(problem)
+    got = truth.measure(out)
+    for g in range(2):
+        scores = (3 * q[0, g].astype(float)) @ k[:390].astype(float).T / 8
+        p = np.exp(scores) / np.exp(scores).sum()
+        kept = out.kept[0, 0, :390]
+        want = p @ v[:390].astype(float)
+        o = out.o[0, g].astype(float)
+        estimate = out.estimate[0, g, :262].astype(float)
+        order = [sorted(range(262), key=lambda t: x[t]) for x in (estimate, scores)]
+        place = np.empty((2, 262))
+        for i in range(2):
+            place[i, order[i]] = range(262)
+        expected = {
+            "kept": kept.mean(), "missed": p[~kept].sum(),
+            "cosine": o @ want / math.sqrt((o @ o) * (want @ want)),
+            "lse": abs(out.lse[0, g] - math.log(np.exp(scores).sum())),
+            "error2": ((o - want) ** 2).sum(), "size2": (want ** 2).sum(),
+            "gap": scores.max() - out.pseudo_max[0, g],
+            "spearman": np.corrcoef(place)[0, 1]}
+        for name, value in expected.items():
+            assert abs(got[name][g] - value) < 1e-3 * max(1, abs(value)), name
+        mass, chosen = 0.0, 0
+        best = sorted(range(390), key=lambda t: -p[t])
+        while mass < 0.9:
+            mass += p[best[chosen]]
+            chosen += 1
+        assert abs(got["hit"][g] - kept[best[:chosen]].mean()) < 1e-6
+    shape = truth.shape()
+    best = np.sort(problem.scores[0, 0, :390])
+    assert abs(shape["top_gap"][0] - (best[-1] - best[-2])) < 1e-4
+    assert abs(shape["score_std"][0] - best.std()) < 1e-4
+
+
+# --- Journals and tables -------------------------------------------------------------
+
+def test_a_stopped_run_goes_on(tmp_path: Path, monkeypatch) -> None:
+    trace = Trace(write_trace(tmp_path / "t.safetensors"))
+    methods = [parse(m) for m in ("exact", "ffd", "kivi")]
+    whole = Journal(tmp_path / "whole.jsonl")
+    evaluate(trace, methods, whole, quiet=True)
+    assert len(whole.records) == 6
+    data = (tmp_path / "whole.jsonl").read_bytes()
+    (tmp_path / "part.jsonl").write_bytes(data[:len(data) * 2 // 3])  # torn in a line
+    part = Journal(tmp_path / "part.jsonl")
+    kept = len(part.records)
+    assert 0 < kept < 6
+    asked = []
+    original = evaluation._layer
+    monkeypatch.setattr(evaluation, "_layer",
+                        lambda *args: asked.append(len(args[1])) or original(*args))
+    evaluate(trace, methods, part, quiet=True)
+    assert sum(asked) == 6 - kept
+    again = Journal(tmp_path / "part.jsonl").records
+
+    def key(r: dict) -> tuple:
+        return r["layer"], r["method"]
+    assert sorted(again, key=key) == sorted(whole.records, key=key)
+
+
+def test_parallel_layers_give_the_same(tmp_path: Path) -> None:
+    trace = Trace(write_trace(tmp_path / "t.safetensors"))
+    one, two = (Journal(tmp_path / f"{n}.jsonl") for n in (1, 2))
+    for journal, jobs in ((one, 1), (two, 2)):
+        evaluate(trace, [parse("ffd"), parse("quest")], journal, queries=2, jobs=jobs, quiet=True)
+    assert one.records == two.records
+
+
+def test_maps_show_kept_blocks(tmp_path: Path) -> None:
+    trace = Trace(write_trace(tmp_path / "t.safetensors"))
+    journal = Journal(tmp_path / "j.jsonl")
+    evaluate(trace, [parse("ffd:delta=1")], journal, layers=[2], quiet=True)
+    entry = journal.records[0]["maps"][1]
+    out = parse("ffd:delta=1").run(trace.layer(2).problem(1, np.arange(4)))
+    kept = unpack_map(entry)
+    assert kept.shape == (4, 300 // 16)
+    assert np.array_equal(np.repeat(kept, 16, axis=1)[:, :256], out.kept[:, 0, :256])
+
+
+def test_report(tmp_path: Path) -> None:
+    assert main(["trace", str(SLICE), "-o", str(tmp_path), "-q", "--queries", "3", "-m", "exact",
+                 "ffd", "ffd:delta=7,centre=row", "quest:budget=256", "kivi"]) == 0
+    assert main(["report", "-o", str(tmp_path)]) == 0
+    page = (tmp_path / "report.html").read_text()
+    assert page.count("<img ") >= 6 and "ffd:delta=7,centre=row" in page
+    for outside in ("src=\"http", "href=", "<script", "@import", "url("):
+        assert outside not in page
+    rows = (tmp_path / "heads.csv").read_text().splitlines()
+    assert len(rows) == 1 + 5 * 2 * 9 and rows[0].startswith("trace,method,layer,head,")
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["methods"]["exact"]["read"] == 1.0
+    assert "| ffd |" in (tmp_path / "tables.md").read_text()
+
+
+# --- A tiny model -------------------------------------------------------------------
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Model:
+    """Two layers of random numbers, whose tokens are bytes."""
+    from ffd.eval.smollm.tokenizer import _byte_characters
+    path = tmp_path_factory.mktemp("model") / "tiny.gguf"
+    rng = np.random.default_rng(5)
+    layers, heads, kv_heads, D, C, F = 2, 4, 2, 32, 128, 96
+    writer = GGUFWriter(str(path), "llama")
+    writer.add_name("tiny")
+    writer.add_block_count(layers)
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(kv_heads)
+    writer.add_rope_dimension_count(D)
+    writer.add_context_length(8192)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_freq_base(10000.0)
+    writer.add_token_list(_byte_characters())
+    writer.add_token_merges(["x y"])
+
+    def add(name: str, *shape: int, mean: float = 0.0, scale: float = 0.2) -> None:
+        x = mean + scale * rng.normal(size=shape)
+        writer.add_tensor(name, x.astype(np.float32))
+    add("token_embd.weight", 256, C, scale=1.0)
+    add("output_norm.weight", C, mean=1.0)
+    for i in range(layers):
+        for name, shape in {"attn_norm": (C,), "ffn_norm": (C,), "attn_q": (heads * D, C),
+                            "attn_k": (kv_heads * D, C), "attn_v": (kv_heads * D, C),
+                            "attn_output": (C, heads * D), "ffn_gate": (F, C), "ffn_up": (F, C),
+                            "ffn_down": (C, F)}.items():
+            add(f"blk.{i}.{name}.weight", *shape, mean=1.0 if "norm" in name else 0.0)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return Model(path, keep=True)
+
+
+TEXT = "".join(random.Random(1).choices("abcdefghij klmnop. qrstuvw\n", k=6000))
+
+
+def test_attention_of_the_model() -> None:
+    rng = np.random.default_rng(2)
+    q, k, v = (rng.normal(size=s).astype(np.float32) for s in ((70, 4, 32), (90, 2, 32),
+                                                               (90, 2, 32)))
+    got = causal_attention(q, k, v, chunk=32)
+    for t in range(70):
+        for h in range(4):
+            scores = k[:21 + t, h // 2].astype(float) @ q[t, h].astype(float) / math.sqrt(32)
+            p = np.exp(scores - scores.max())
+            assert np.allclose(got[t, h], p @ v[:21 + t, h // 2] / p.sum(), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["exact", "ffd:delta=3", "quest:budget=64,dense_layers=0",
+                                  "streaming:window=50", "kivi", "ffd:delta=3,centre=middle"])
+def test_a_chunk_equals_token_after_token(model: Model, name: str) -> None:
+    ids = model.tokenizer().encode(TEXT)[:300]
+    method = parse(name)
+    context = prefill(model, ids[:250], 50)
+    states, traffic = follow(context, ids[250:], method)
+    again = prefill(model, ids[:250], 50)
+    for i, token in enumerate(ids[250:]):
+        one, _ = follow(again, [token], method, fixed=250)
+        # f16 rounding of attention outputs may fall the other way.
+        assert np.abs(one[0] - states[i]).max() < 0.02 * np.abs(states[i]).max(), i
+        again = again.behind(one)
+    assert 0 < traffic.read <= traffic.dense
+    if name == "exact":
+        assert traffic.read == traffic.dense
+        list(model.forward(ids, model.layers - 1))
+        assert np.allclose(states, model.hidden[250:], atol=0.05 * np.abs(states).max())
+
+
+def test_predictions(model: Model) -> None:
+    ids = model.tokenizer().encode(TEXT)[:200]
+    context = prefill(model, ids[:190], 10)
+    states, _ = follow(context, ids[190:], parse("exact"))
+    base, none = predict(context, ids[190:], states, None, keep=True)
+    assert none is None
+    logits = np.concatenate((context.last[None], states[:-1])) @ model._weight(
+        "token_embd.weight").T
+    p = np.exp(logits.astype(float))
+    p /= p.sum(axis=1, keepdims=True)
+    assert np.allclose(base.nll, -np.log(p[np.arange(10), ids[190:]]), atol=1e-3)
+    assert base.top.tolist() == p.argmax(axis=1).tolist()
+    other, _ = follow(context, ids[190:], parse("streaming:window=8"))
+    q = np.exp(np.concatenate((context.last[None], other[:-1])).astype(float)
+               @ model._weight("token_embd.weight").T.astype(float))
+    q /= q.sum(axis=1, keepdims=True)
+    _, divergence = predict(context, ids[190:], other, base.logp)
+    assert np.allclose(divergence, (p * np.log(p / q)).sum(axis=1), atol=1e-3)
+    assert divergence[1:].max() > 1e-3
+
+
+def test_perplexity_runs_and_goes_on(model: Model, tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "m.jsonl")
+    methods = [parse(m) for m in ("exact", "streaming:window=16", "ffd:delta=4")]
+    model_runs.perplexity(model, TEXT, "random", 400, 64, methods[:2], journal, 1, True)
+    model_runs.perplexity(model, TEXT, "random", 400, 64, methods, journal, 2, True)
+    assert [r["method"] for r in journal.records] == [m.text for m in methods]
+    lines = {x["method"]: x for x in model_tables.perplexities(journal.records)}
+    assert lines["exact"]["kl"] == 0 and lines["exact"]["agree"] == 1
+    assert lines["exact"]["increase"] == 0
+    worst = lines["streaming:window=16"]
+    assert worst["kl"] > 0.01 and worst["agree"] < 1 and worst["read"] < 0.1
+    assert worst["kl_low"] < worst["kl"] < worst["kl_high"]
+    assert "random" in model_tables.perplexity_table(list(lines.values()))
+
+
+def test_tasks_run(model: Model, tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "m.jsonl")
+    methods = [parse(m) for m in ("exact", "ffd:delta=4")]
+    text = "In the beginning there was a word. And it was good. " * 200
+    for _ in range(2):  # the second run finds everything done
+        model_runs.run_tasks(model, text, [2500], 1, methods, journal, 1, True)
+    assert len(journal.records) == 4
+    lines = model_tables.task_scores(journal.records)
+    exact = next(x for x in lines if (x["method"], x["task"]) == ("exact", "all"))
+    assert exact["agree"] == 1.0 and exact["questions"] == 10
+    assert "multikey" in model_tables.task_table(lines)
+
+
+def test_capture(model: Model, tmp_path: Path) -> None:
+    path = tmp_path / "t.safetensors"
+    capture(model, TEXT, "random", 400, 5, path, quiet=True)
+    trace = Trace(path)
+    layer = trace.layer(1)
+    assert trace.layers == [0, 1] and layer.q.shape == (5, 2, 2, 32)
+    assert layer.k.shape == (400, 2, 32) and layer.lengths.tolist()[-1] == 400
+    with pytest.raises(ValueError, match="expected 9000"):
+        capture(model, TEXT, "random", 9000, 5, path, quiet=True)
+
+
+# --- Tasks --------------------------------------------------------------------------
+
+def test_prompts_hold_what_is_asked() -> None:
+    def encode(text: str) -> list[int]:
+        return list(text.encode())
+    text = "A sentence that says little. Another one, longer than the first. " * 500
+    needles, words = tasks.sample(3, 4000, text, encode)
+    assert tasks.sample(3, 4000, text, encode)[0].text == needles.text  # the same again
+    assert tasks.sample(4, 4000, text, encode)[0].text != needles.text
+    for prompt in (needles, words):
+        assert 3200 < len(prompt.text) < 4000
+    kinds = [q.task for q in needles.questions]
+    assert kinds == ["single", *["multikey"] * 3, *["multivalue"] * 2, *["variables"] * 2]
+    for question in needles.questions:
+        items = [t.strip() for t, item in question.answer if item]
+        if question.task in ("single", "multikey"):
+            fact = f"{question.text} {items[0]}."
+            assert needles.text.count(fact) == 1 and needles.text.count(items[0]) == 1
+        elif question.task == "multivalue":
+            places = [needles.text.index(f" is: {i}.") for i in items]
+            assert len(items) == 3 and places == sorted(places)
+        else:
+            places = [needles.text.index(f"VAR {i} = VAR") for i in items]
+            assert len(items) == 3 and places == sorted(places)
+    common, frequent = words.questions
+    listed = words.text.split("\n")[1].split()
+    counts = {w: listed.count(w) for w in listed if not w.endswith(".")}
+    best = sorted(counts, key=lambda w: -counts[w])[:5]
+    assert sorted(best) == sorted(t.strip() for t, item in common.answer if item)
+    coded = words.text.split("frequent.\n")[1].split()
+    best = sorted(set(coded), key=lambda w: -coded.count(w))[:3]
+    assert best == [t.strip() for t, item in frequent.answer if item]
+
+
+def test_scores_of_answers() -> None:
+    ordered = tasks.Question("multivalue", "", tasks.listing(["12", "34"]))
+    ids, spans = ordered.encoded(lambda t: list(t.encode()))
+    assert bytes(ids) == b" 12, 34" and spans == [(0, 3), (4, 7)]
+    assert tasks.score(ordered, ids, spans, list(ids)) == [True, True]
+    assert tasks.score(ordered, ids, spans, list(b" 13, 34")) == [False, True]
+    free = tasks.Question("common", "", [("ab", True), (",", False), ("cd", True)], False)
+    ids, spans = free.encoded(lambda t: list(t.encode()))
+    assert tasks.score(free, ids, spans, list(b"cx,cx")) == [True, True]
+    assert tasks.score(free, ids, spans, list(b"ab,ab")) == [True, False]  # listed already
+
+
+def test_intervals_hold_their_mean() -> None:
+    x = np.random.default_rng(0).normal(3.0, 1.0, (400, 1))
+    low, high = model_tables.interval(x)
+    assert low < x.mean() < high and abs((high - low) - 2 * 1.96 / 20) < 0.03
+
+
+# --- Calibration and the command line -------------------------------------------------
+
+def test_calibration_meets_its_target(tmp_path: Path) -> None:
+    trace, path = Trace(SLICE), tmp_path / "deltas.json"
+    calibrate(trace, parse("ffd"), 0.02, 4, path, quiet=True)
+    method = parse(f"ffd:deltas={path}")
+    table = json.loads(path.read_text())["deltas"]
+    for layer in trace.layers:
+        rows = np.unique(np.linspace(0, 15, 4).astype(int))
+        for head in range(3):
+            problem = trace.layer(layer).problem(head, rows)
+            truth = Truth(problem, Exact().run(problem))
+            delta = table[str(layer)][head]
+            assert np.mean(truth.measure(method.run(problem))["missed"]) <= 0.02
+            if delta > GRID[0]:
+                less = parse(f"ffd:delta={delta - 0.5}").run(problem)
+                assert np.mean(truth.measure(less)["missed"]) > 0.02
+    with pytest.raises(ValueError, match="no delta for layer 20"):
+        problem.layer = 20
+        method.run(problem)
+
+
+@pytest.mark.parametrize("arguments, says", [
+    (["trace", str(SLICE), "-m", "nothing"], "unknown method 'nothing'"),
+    (["trace", "missing.safetensors"], "missing.safetensors"),
+    (["trace", str(SLICE), "--layers", "3"], "has no layer 3"),
+    (["trace", str(SLICE), "-j", "0"], "--jobs=0: expected 1 or more"),
+    (["report"], "no results"),
+    (["calibrate", str(SLICE), "--target", "2", "-o", "x"], "--target=2.0"),
+    (["calibrate", str(SLICE), "-m", "kivi", "-o", "x"], "expected ffd")])
+def test_errors_of_the_command_line(arguments: list[str], says: str, tmp_path: Path, capsys,
+                                    monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([*arguments, *([] if arguments[0] == "calibrate" else ["-q"])]) == 1
+    assert says in capsys.readouterr().err
+
+
+def test_methods_are_listed(capsys) -> None:
+    assert main(["methods"]) == 0
+    out = capsys.readouterr().out
+    for paper in ("2406.10774", "2402.02750", "2502.02770", "2312.04985", "2309.17453"):
+        assert paper in out
