@@ -442,3 +442,15 @@ def test_methods_are_listed(capsys) -> None:
     out = capsys.readouterr().out
     for paper in ("2406.10774", "2402.02750", "2502.02770", "2312.04985", "2309.17453"):
         assert paper in out
+
+
+def test_tables_of_spread_and_stress(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "trace.jsonl")
+    evaluate(Trace(SLICE), [parse("exact"), parse("ffd")], journal, queries=2, quiet=True)
+    line = tables.variation(journal.records, ["ffd"]).splitlines()[1].split()
+    kept = np.concatenate([r["heads"]["kept"] for r in journal.records if r["method"] == "ffd"])
+    assert line[:4] == ["ffd", "18", f"{100 * kept.mean():.1f}", f"{100 * kept.std():.1f}"]
+    rows = tables.stress(journal.records, ["ffd"], lambda header, rows: rows)
+    assert [r[1] for r in rows] == ["regular", "flat or several peaks"]
+    shares = [float(r[2].split()[0]) for r in rows]
+    assert abs(sum(shares) - 100) < 0.2 and 10 <= shares[1] <= 25

@@ -48,7 +48,6 @@ def build(folder: Path, command: str) -> list[Path]:
         raise ValueError(f"{folder}: no results; run 'trace' or 'model' first")
     perplexity = model_tables.perplexities(model)
     scores = model_tables.task_scores(model)
-    sections: list[tuple[str, str, str]] = []  # title, note, kind of table
     parts: list[str] = []
     text: list[str] = []
 
@@ -56,7 +55,6 @@ def build(folder: Path, command: str) -> list[Path]:
         parts.append(f"<h2>{html.escape(title)}</h2><p class=note>{html.escape(note)}</p>"
                      + make(html_table))
         text.append(f"## {title}\n\n{note}\n\n{make(tables.markdown)}\n")
-        sections.append((title, note, ""))
 
     if traces:
         used = sorted({f"{r['trace']} ({r['tokens']} tokens)" for r in traces})
@@ -67,7 +65,14 @@ def build(folder: Path, command: str) -> list[Path]:
               "missed mass: of the exact softmax; max gap: true maximum minus pseudo-max; salient "
               "hits: share of the fewest tokens with 90 % of the softmax that is read.",
               lambda form: tables.method_table(summary, form))
-        plain = next((m for m in summary if m.startswith("ffd")), None)
+        ffd = [m for m in summary if m.startswith("ffd")]
+        table("Spread over heads", "The paper's Table 5.",
+              lambda form: tables.variation(traces, ffd, form))
+        if "exact" in summary:
+            table("Heads under stress", "Heads in the lowest decile of the distance between the "
+                  "two best scores or of the scores' standard deviation. The paper's Table 6.",
+                  lambda form: tables.stress(traces, ffd, form))
+        plain = next(iter(ffd), None)
         if plain:
             table(f"By layer: {plain}", "",
                   lambda form: tables.layer_table(tables.by_layer(traces, plain), form))

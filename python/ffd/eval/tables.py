@@ -78,6 +78,44 @@ def layer_table(lines: dict[int, dict[str, float]], form=text) -> str:
                 [[str(layer), *cells(line)] for layer, line in lines.items()])
 
 
+def variation(records: list[dict], methods: list[str], form=text) -> str:
+    """Spread over all query heads of all layers: the paper's Table 5."""
+    rows = []
+    for method in methods:
+        heads = [r["heads"] for r in records if r["method"] == method]
+        kept = 100 * np.concatenate([h["kept"] for h in heads])
+        hit = 100 * np.concatenate([h["hit"] for h in heads])
+        rows.append([method, str(len(kept)), *(f"{x:.1f}" for x in (
+            kept.mean(), kept.std(), kept.min(), kept.max(), hit.mean(), hit.min()))])
+    return form(["method", "heads", "kept, % mean", "std", "min", "max", "hits, % mean", "min"], rows)
+
+
+def stress(records: list[dict], methods: list[str], form=text) -> str:
+    """Heads whose attention is flat or has several peaks, that is in the lowest
+    decile of the distance between the two best scores or of the scores' standard
+    deviation, against the others: the paper's Table 6."""
+    shape = {(r["trace"], r["layer"]): r["heads"] for r in records if r["method"] == "exact"}
+    rows = []
+    for method in methods:
+        mine = [r for r in records if r["method"] == method and (r["trace"], r["layer"]) in shape]
+        if not mine:
+            continue
+
+        def column(key: str, exact: bool = False) -> np.ndarray:
+            return np.concatenate([(shape[r["trace"], r["layer"]] if exact else r["heads"])[key]
+                                   for r in mine])
+        flat = np.zeros(len(column("kept")), bool)
+        for key in ("top_gap", "score_std"):
+            value = column(key, exact=True)
+            flat |= value <= np.percentile(value, 10)
+        for name, mask in (("regular", ~flat), ("flat or several peaks", flat)):
+            rows.append([method, name, f"{100 * mask.mean():.1f} %",
+                         *(f"{100 * column(k)[mask].mean():.1f} %" for k in ("kept", "hit",
+                                                                             "missed")),
+                         f"{column('cosine')[mask].mean():.5f}"])
+    return form(["method", "heads", "share", "kept", "salient hits", "missed mass", "cosine"], rows)
+
+
 def as_csv(records: list[dict]) -> str:
     """One row per trace, method, layer and query head; sums of squares become
     the relative error."""

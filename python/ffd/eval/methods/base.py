@@ -28,6 +28,8 @@ class Method:
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
