@@ -12,6 +12,8 @@
 
 #include "Context.h"
 
+#include "KernelCache.h"
+
 #include "ffd/CudaDriver.h"
 
 #include <cstring>
@@ -103,6 +105,8 @@ Status Context::create(const ffdContextOptions &o,
   c.find.packageDir = text(o.package_dir);
   c.find.jitPath = text(o.compiler);
   c.find.useJit = o.use_compiler != 0;
+  c.find.cacheDir = o.kernel_cache_dir ? std::string(o.kernel_cache_dir)
+                                       : defaultKernelCacheFolder();
   if (c.onCpu()) {
     if (o.cuda_context)
       return Status::invalid("'ffdContextOptions' field 'cuda_context' is "
@@ -156,10 +160,13 @@ Status Context::kernels(const ffdSpec &spec,
 }
 
 Status Context::load(const ffdSpec &spec, KernelSet &set) {
-  std::string passedOver;
+  std::string passedOver, cacheNote;
   FindKernelOptions options = find;
   options.passedOver = &passedOver;
+  options.cacheNote = &cacheNote;
   FFD_RETURN_IF_ERROR(findKernel(spec, options, set.decode));
+  if (!cacheNote.empty())
+    note("cache of compiled kernels: " + cacheNote);
   if (!passedOver.empty())
     note("kernel packages passed over: " + passedOver);
   if (onCpu())

@@ -28,6 +28,9 @@ using Handle = void *; // context, module, function, stream, event, graph
 constexpr CUresult kOutOfMemory = 2;
 constexpr CUresult kNoDevice = 100;
 constexpr CUresult kNotReady = 600;
+constexpr CUresult kUnsupportedPtx = 222;
+// CUjitInputType
+constexpr int kInputPtx = 1;
 
 // CUdevice_attribute
 constexpr int kMultiprocessorCount = 16, kL2CacheSize = 38;
@@ -45,6 +48,22 @@ constexpr unsigned kNonBlocking = 1;
 constexpr unsigned kPortable = 1, kDeviceMap = 2;
 /// Dynamic shared memory that needs no opting in.
 constexpr int kDefaultShared = 48 * 1024;
+
+/// CUlaunchAttribute and CUlaunchConfig.
+constexpr int kProgrammaticStreamSerialization = 6;
+struct LaunchAttribute {
+  int id;
+  char padding[4];
+  int value; // of a union of 64 bytes
+  char rest[60];
+};
+struct LaunchConfig {
+  unsigned grid[3], block[3];
+  unsigned sharedBytes;
+  void *stream;
+  LaunchAttribute *attributes;
+  unsigned attributeCount;
+};
 
 } // namespace
 
@@ -64,6 +83,11 @@ constexpr int kDefaultShared = 48 * 1024;
   X(ctxPush, "cuCtxPushCurrent_v2", (Handle))                                  \
   X(ctxPop, "cuCtxPopCurrent_v2", (Handle *))                                  \
   X(ctxSynchronize, "cuCtxSynchronize", ())                                    \
+  X(linkCreate, "cuLinkCreate_v2", (unsigned, int *, void **, Handle *))       \
+  X(linkAddData, "cuLinkAddData_v2",                                           \
+    (Handle, int, void *, size_t, const char *, unsigned, int *, void **))     \
+  X(linkComplete, "cuLinkComplete", (Handle, void **, size_t *))               \
+  X(linkDestroy, "cuLinkDestroy", (Handle))                                    \
   X(moduleLoadDataEx, "cuModuleLoadDataEx",                                    \
     (Handle *, const void *, unsigned, int *, void **))                        \
   X(moduleUnload, "cuModuleUnload", (Handle))                                  \
@@ -71,9 +95,8 @@ constexpr int kDefaultShared = 48 * 1024;
     (Handle *, Handle, const char *))                                          \
   X(funcSetAttribute, "cuFuncSetAttribute", (Handle, int, int))                \
   X(funcGetAttribute, "cuFuncGetAttribute", (int *, int, Handle))              \
-  X(launchKernel, "cuLaunchKernel",                                            \
-    (Handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,       \
-     unsigned, Handle, void **, void **))                                      \
+  X(launchKernelEx, "cuLaunchKernelEx",                                        \
+    (const LaunchConfig *, Handle, void **, void **))                          \
   X(memAlloc, "cuMemAlloc_v2", (CUdeviceptr *, size_t))                        \
   X(memFree, "cuMemFree_v2", (CUdeviceptr))                                    \
   X(memcpyHtoD, "cuMemcpyHtoD_v2", (CUdeviceptr, const void *, size_t))        \
@@ -267,6 +290,82 @@ Status CudaContext::synchronize() const {
   CudaScope scope(*this);
   FFD_RETURN_IF_ERROR(scope.entered());
   return scope.cuda.check(scope.cuda.ctxSynchronize(), "finish a kernel");
+}
+
+/// "8.7" of PTX text, "" if it has no version.
+static std::string ptxVersion(const std::string &ptx) {
+  const size_t at = ptx.find(".version ");
+  if (at == std::string::npos)
+    return "";
+  const size_t begin = at + 9;
+  const size_t end = ptx.find_first_not_of("0123456789.", begin);
+  return ptx.substr(begin, end == std::string::npos ? end : end - begin);
+}
+
+/// The first CUDA release whose driver takes a version of PTX.
+static std::string cudaOfPtx(const std::string &version) {
+  static const char *const known[][2] = {
+      {"8.0", "12.0"}, {"8.1", "12.1"}, {"8.2", "12.2"}, {"8.3", "12.3"},
+      {"8.4", "12.4"}, {"8.5", "12.5"}, {"8.6", "12.7"}, {"8.7", "12.8"},
+      {"8.8", "12.9"}, {"9.0", "13.0"}, {"9.1", "13.1"}};
+  for (const auto &entry : known)
+    if (version == entry[0])
+      return std::string("CUDA ") + entry[1];
+  if (version.compare(0, 2, "7.") == 0)
+    return "CUDA 11." + version.substr(2);
+  return "a newer CUDA";
+}
+
+static std::string versionText(int version) {
+  return std::to_string(version / 1000) + "." +
+         std::to_string(version % 1000 / 10);
+}
+
+/// The status of an image that the driver did not take.
+static Status refused(const CudaContext &context, CUresult result,
+                      const std::string &image, bool isPtx,
+                      const std::string &entry, const char *log) {
+  const std::string driver = versionText(context.driver().version());
+  if (result == kUnsupportedPtx && isPtx) {
+    const std::string version = ptxVersion(image);
+    return Status(StatusCode::Unsupported,
+                  "the PTX of kernel '" + entry + "' has version " + version +
+                      ", newer than the driver for CUDA " + driver +
+                      " takes, expected a driver for " + cudaOfPtx(version) +
+                      " or newer, or a package with machine code (kind cubin)");
+  }
+  Status status = context.driver().symbols().check(
+      result, std::string("load the ") + (isPtx ? "PTX" : "cubin") +
+                  " of kernel '" + entry + "' (driver for CUDA " + driver +
+                  ")");
+  return Status(status.code(),
+                status.message() +
+                    (log[0] ? std::string("\n") + log : std::string()));
+}
+
+Status CudaContext::assemble(const std::string &ptx, const std::string &name,
+                             std::string &cubin) const {
+  CudaScope scope(*this);
+  FFD_RETURN_IF_ERROR(scope.entered());
+  const CudaSymbols &cuda = scope.cuda;
+  char log[8192] = {};
+  int options[] = {kErrorLogBuffer, kErrorLogBytes};
+  void *values[] = {log, reinterpret_cast<void *>(sizeof log - 1)};
+  Handle link = nullptr;
+  FFD_RETURN_IF_ERROR(cuda.check(cuda.linkCreate(2, options, values, &link),
+                                 "start the assembler"));
+  void *code = nullptr;
+  size_t size = 0;
+  CUresult result =
+      cuda.linkAddData(link, kInputPtx, const_cast<char *>(ptx.c_str()),
+                       ptx.size() + 1, name.c_str(), 0, nullptr, nullptr);
+  if (result == 0)
+    result = cuda.linkComplete(link, &code, &size);
+  if (result == 0)
+    cubin.assign(static_cast<const char *>(code), size);
+  cuda.linkDestroy(link);
+  return result == 0 ? Status::success()
+                     : refused(*this, result, ptx, true, name, log);
 }
 
 static CUdeviceptr addressOf(const void *pointer) {
@@ -471,17 +570,10 @@ Status CudaFunction::load(std::shared_ptr<CudaContext> owner,
   void *values[] = {log, reinterpret_cast<void *>(sizeof log - 1)};
   Handle fresh = nullptr;
   // std::string ends in the zero that PTX text needs.
-  Status status = cuda.check(
-      cuda.moduleLoadDataEx(&fresh, image.c_str(), isPtx ? 2 : 0, options,
-                            values),
-      std::string("load the ") + (isPtx ? "PTX" : "cubin") + " of kernel '" +
-          entry + "' (driver for CUDA " +
-          std::to_string(owner->driver().version() / 1000) + "." +
-          std::to_string(owner->driver().version() % 1000 / 10) + ")");
-  if (!status.ok())
-    return Status(status.code(),
-                  status.message() +
-                      (log[0] ? std::string("\n") + log : std::string()));
+  const CUresult loaded = cuda.moduleLoadDataEx(&fresh, image.c_str(),
+                                                isPtx ? 2 : 0, options, values);
+  if (loaded != 0)
+    return refused(*owner, loaded, image, isPtx, entry, log);
   context = owner;
   module = fresh;
   FFD_RETURN_IF_ERROR(
@@ -496,13 +588,14 @@ Status CudaFunction::load(std::shared_ptr<CudaContext> owner,
 }
 
 Status CudaFunction::launch(int64_t grid, int threads, int sharedBytes,
-                            const void *parameter) const {
+                            const void *parameter, bool overlap) const {
   return launchOn(context ? context->stream : nullptr, grid, threads,
-                  sharedBytes, parameter);
+                  sharedBytes, parameter, overlap);
 }
 
 Status CudaFunction::launchOn(void *stream, int64_t grid, int threads,
-                              int sharedBytes, const void *parameter) const {
+                              int sharedBytes, const void *parameter,
+                              bool overlap) const {
   if (!function || grid < 1 || grid > INT32_MAX || threads < 1 ||
       sharedBytes < 0)
     return Status::invalid("kernel launch: grid is " + std::to_string(grid) +
@@ -512,11 +605,21 @@ Status CudaFunction::launchOn(void *stream, int64_t grid, int threads,
   CudaScope scope(*context);
   FFD_RETURN_IF_ERROR(scope.entered());
   void *parameters[] = {const_cast<void *>(parameter)};
-  return scope.cuda.check(scope.cuda.launchKernel(function, unsigned(grid), 1,
-                                                  1, unsigned(threads), 1, 1,
-                                                  unsigned(sharedBytes), stream,
-                                                  parameters, nullptr),
-                          "launch a kernel");
+  LaunchAttribute attribute = {};
+  attribute.id = kProgrammaticStreamSerialization;
+  attribute.value = 1;
+  LaunchConfig config = {};
+  config.grid[0] = unsigned(grid);
+  config.grid[1] = config.grid[2] = 1;
+  config.block[0] = unsigned(threads);
+  config.block[1] = config.block[2] = 1;
+  config.sharedBytes = unsigned(sharedBytes);
+  config.stream = stream;
+  config.attributes = &attribute;
+  config.attributeCount = overlap ? 1 : 0;
+  return scope.cuda.check(
+      scope.cuda.launchKernelEx(&config, function, parameters, nullptr),
+      "launch a kernel");
 }
 
 Status CudaFunction::resources(int &registers, int &localBytes) const {

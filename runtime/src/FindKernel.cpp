@@ -12,8 +12,11 @@
 
 #include "ffd/FindKernel.h"
 
-#include "ffd/CudaDriver.h"
+#include "KernelCache.h"
+#include "LoadCode.h"
+
 #include "SplitKernel.h"
+#include "ffd/CudaDriver.h"
 
 #include "ffd/Package.h"
 
@@ -21,12 +24,7 @@
 #include <cerrno>
 #include <cstring>
 #include <dlfcn.h>
-#ifdef __linux__
-#include <elf.h>
-#endif
 #include <iterator>
-#include <sys/mman.h>
-#include <unistd.h>
 #include <vector>
 
 using namespace ffd;
@@ -46,6 +44,12 @@ static std::string ownFolder() {
   const std::string path = info.dli_fname;
   const size_t slash = path.rfind('/');
   return slash == std::string::npos ? "" : path.substr(0, slash);
+}
+
+/// Where the library is expected, if it is not left to the system.
+static std::string jitFile(const std::string &path) {
+  const std::string folder = path.empty() ? ownFolder() : "";
+  return folder.empty() ? path : folder + "/" + kJitName;
 }
 
 Status ffd::loadJit(const std::string &path,
@@ -102,88 +106,6 @@ Status ffd::loadJit(const std::string &path,
 }
 
 //===----------------------------------------------------------------------===//
-// Packages of CPU code
-//===----------------------------------------------------------------------===//
-
-#ifdef __linux__
-/// That the file is a shared object and has all of it: the system's loader maps
-/// segments without looking at the file's end, and a read there is fatal.
-static Status checkSharedObject(const std::string &name,
-                                const std::string &bytes) {
-  Elf64_Ehdr header;
-  if (bytes.size() >= sizeof header)
-    std::memcpy(&header, bytes.data(), sizeof header);
-  if (bytes.size() < sizeof header ||
-      std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
-      header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_type != ET_DYN)
-    return Status(StatusCode::Unsupported,
-                  name + " does not hold an ELF shared object, expected one "
-                         "(link the object file with -shared)");
-  const auto inside = [&](uint64_t offset, uint64_t size) {
-    return offset <= bytes.size() && size <= bytes.size() - offset;
-  };
-  bool whole =
-      header.e_phentsize == sizeof(Elf64_Phdr) &&
-      inside(header.e_phoff, uint64_t(header.e_phnum) * sizeof(Elf64_Phdr));
-  for (int i = 0; whole && i < header.e_phnum; ++i) {
-    Elf64_Phdr segment;
-    std::memcpy(&segment,
-                bytes.data() + header.e_phoff + size_t(i) * sizeof segment,
-                sizeof segment);
-    whole = inside(segment.p_offset, segment.p_filesz);
-  }
-  if (!whole)
-    return Status(StatusCode::Corrupt,
-                  name + " holds a shared object whose segments exceed its " +
-                      std::to_string(bytes.size()) +
-                      " bytes, expected a whole one");
-  return Status::success();
-}
-#endif
-
-/// Loads a shared object from memory.
-static Status loadSharedObject(const Package &package,
-                               std::shared_ptr<void> &owner, CpuEntry &entry) {
-  const std::string name = "kernel package '" + package.fileName() + "'";
-  const std::string &bytes = package.payload;
-#ifdef __linux__
-  FFD_RETURN_IF_ERROR(checkSharedObject(name, bytes));
-  const int file = memfd_create("ffd-kernel", MFD_CLOEXEC);
-  if (file < 0)
-    return Status(StatusCode::IoError, "cannot create a file in memory for " +
-                                           name + ": " + std::strerror(errno));
-  size_t done = 0;
-  while (done < bytes.size()) {
-    const ssize_t count = write(file, bytes.data() + done, bytes.size() - done);
-    if (count <= 0 && errno != EINTR)
-      break;
-    done += count > 0 ? size_t(count) : 0;
-  }
-  const std::string path = "/proc/self/fd/" + std::to_string(file);
-  void *library = done == bytes.size()
-                      ? dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)
-                      : nullptr;
-  const char *error = library ? nullptr : dlerror();
-  close(file);
-  if (!library)
-    return Status(StatusCode::Unsupported,
-                  "cannot load the code of " + name + ": " +
-                      (error ? error : "the file in memory is too small"));
-  owner = std::shared_ptr<void>(library, [](void *l) { dlclose(l); });
-  entry = reinterpret_cast<CpuEntry>(dlsym(library, package.entry.c_str()));
-  if (!entry)
-    return Status(StatusCode::Corrupt,
-                  name + " lacks its entry '" + package.entry + "'");
-  return Status::success();
-#else
-  (void)owner;
-  (void)entry;
-  return Status(StatusCode::Unsupported,
-                name + " holds CPU code, which only Linux loads");
-#endif
-}
-
-//===----------------------------------------------------------------------===//
 // Finding
 //===----------------------------------------------------------------------===//
 
@@ -237,7 +159,7 @@ public:
       : spec(spec), options(options) {}
 
   Status run(std::unique_ptr<DecodeKernel> &kernel) {
-    FFD_RETURN_IF_ERROR(checkSpec(spec));
+    FFD_RETURN_IF_ERROR(checkSpec(spec, /*ablations=*/onCpu()));
     FFD_RETURN_IF_ERROR(listTargets());
     if (options.passedOver)
       options.passedOver->clear();
@@ -251,7 +173,7 @@ public:
           return Status::success();
         }
     const std::string passedOver = unusable;
-    if (options.useJit && fromJit(kernel)) {
+    if (options.useJit && (fromCache(kernel) || fromJit(kernel))) {
       if (options.passedOver)
         *options.passedOver = passedOver;
       return Status::success();
@@ -356,10 +278,61 @@ private:
                         ", expected cpu-object");
     std::shared_ptr<void> owner;
     CpuEntry entry = nullptr;
-    FFD_RETURN_IF_ERROR(loadSharedObject(package, owner, entry));
+    FFD_RETURN_IF_ERROR(loadCode(package, owner, entry));
     kernel.reset(new CpuKernel(spec, options.program, package.target, entry,
                                std::move(owner), *options.pool));
     return Status::success();
+  }
+
+  /// What compiled kernels depend on besides their specification and target.
+  std::string identity() const {
+    std::string library = fileIdentity(jitFile(options.jitPath));
+    if (library.empty()) {
+      // Somewhere on the system's search path: only loading tells where.
+      std::shared_ptr<const Jit> jit;
+      Dl_info info;
+      if (!loadJit(options.jitPath, jit).ok() ||
+          !dladdr(reinterpret_cast<const void *>(jit->compile), &info))
+        return "";
+      library = fileIdentity(info.dli_fname);
+    }
+    return "abi " + std::to_string(FFD_ABI_VERSION) + "." +
+           std::to_string(FFD_JIT_ABI_VERSION) + " compiler " + library +
+           " target " + cacheTarget() +
+           (onCpu() ? ""
+                    : " driver " +
+                          std::to_string(options.cuda->driver().version()));
+  }
+  /// What the JIT makes of its target.
+  const std::string &cacheTarget() const {
+    return jitTarget == "cpu" ? targets[0] : jitTarget;
+  }
+  KernelCache cache() const {
+    const std::string key = options.cacheDir.empty() ? "" : identity();
+    return KernelCache(key.empty() ? "" : options.cacheDir, key);
+  }
+  void cacheNote(const Status &status) const {
+    if (options.cacheNote)
+      *options.cacheNote +=
+          (options.cacheNote->empty() ? "" : "; ") + status.message();
+  }
+
+  bool fromCache(std::unique_ptr<DecodeKernel> &kernel) {
+    const KernelCache compiled = cache();
+    if (!compiled.enabled())
+      return false;
+    Package package;
+    Status status =
+        compiled.read(options.program, spec, cacheTarget(), package);
+    if (status.ok() && onCpu() && package.target != cacheTarget())
+      status = Status(StatusCode::Corrupt, "the compiled kernel for '" +
+                                               cacheTarget() + "' is for '" +
+                                               package.target + "'");
+    if (status.ok())
+      status = makeKernel(package, kernel);
+    if (!status.ok() && status.code() != StatusCode::NotFound)
+      cacheNote(status);
+    return status.ok();
   }
 
   bool fromJit(std::unique_ptr<DecodeKernel> &kernel) {
@@ -368,6 +341,16 @@ private:
     if (status.ok())
       status = compile(*jit, kernel);
     return status.ok() || fail(status);
+  }
+
+  /// A kernel that cannot be stored is still a kernel.
+  void store(const Package &package) const {
+    const KernelCache compiled = cache();
+    if (!compiled.enabled())
+      return;
+    Status status = compiled.write(package, cacheTarget());
+    if (!status.ok())
+      cacheNote(status);
   }
 
   /// Kernels of another rule, or of split execution.
@@ -434,28 +417,48 @@ private:
     return Status::success();
   }
 
+  /// The package of a result, checked to be what was asked for.
+  Status packageOf(const Jit &jit, const ffdJitResult &raw,
+                   Package &package) const {
+    FFD_RETURN_IF_ERROR(Package::parse(raw.package, size_t(raw.package_size),
+                                       "(compiled)", package));
+    if (package.spec == spec && package.program == options.program)
+      return Status::success();
+    return Status(StatusCode::CompileError,
+                  "'" + jit.path + "' compiled '" + package.fileName() +
+                      "', expected '" + programName(options.program) + "-" +
+                      specName(spec) + "'");
+  }
+
   Status compile(const Jit &jit, std::unique_ptr<DecodeKernel> &kernel) const {
     std::shared_ptr<ffdJitResult> result;
     FFD_RETURN_IF_ERROR(compile(jit, programName(options.program), result));
     const ffdJitResult &raw = *result;
+    Package package;
     if (onCpu()) {
       kernel.reset(new CpuKernel(spec, options.program, targetOf(raw),
                                  raw.entry, result, *options.pool));
+      if (raw.package && packageOf(jit, raw, package).ok())
+        store(package);
       return Status::success();
     }
     if (!raw.package)
       return Status(StatusCode::CompileError,
                     "'" + jit.path + "' returned no package for '" + jitTarget +
                         "', expected one");
-    Package package;
-    FFD_RETURN_IF_ERROR(Package::parse(raw.package, size_t(raw.package_size),
-                                       "(compiled)", package));
-    if (package.spec != spec || package.program != options.program)
-      return Status(StatusCode::CompileError,
-                    "'" + jit.path + "' compiled '" + package.fileName() +
-                        "', expected '" + programName(options.program) + "-" +
-                        specName(spec) + "'");
-    return makeKernel(package, kernel);
+    FFD_RETURN_IF_ERROR(packageOf(jit, raw, package));
+    // Machine code by the driver's own assembler: loading it again is quick.
+    std::string cubin;
+    if (package.kind == PackageKind::Ptx) {
+      FFD_RETURN_IF_ERROR(
+          options.cuda->assemble(package.payload, package.entry, cubin));
+      package.kind = PackageKind::Cubin;
+      package.payload = std::move(cubin);
+      package.target = options.cuda->device().arch();
+    }
+    FFD_RETURN_IF_ERROR(makeKernel(package, kernel));
+    store(package);
+    return Status::success();
   }
 
   const ffdSpec &spec;

@@ -13,13 +13,11 @@
 
 #include "ffd/Package.h"
 
+#include "WriteFile.h"
+
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 using namespace ffd;
 
@@ -28,8 +26,6 @@ namespace {
 constexpr char kMagic[] = "FFDK1\n";
 /// The header of any package fits; a foreign file is not searched further.
 constexpr size_t kMaxHeader = 4096;
-/// Files above this are not read: no kernel is this large.
-constexpr int64_t kMaxFile = int64_t(1) << 28;
 
 constexpr PackageKind kKinds[] = {PackageKind::Ptx, PackageKind::Cubin,
                                   PackageKind::CpuObject};
@@ -253,13 +249,6 @@ private:
   std::string text[KeyCount];
 };
 
-Status ioError(const char *what, const std::string &path) {
-  const int error = errno;
-  return Status(error == ENOENT ? StatusCode::NotFound : StatusCode::IoError,
-                std::string("cannot ") + what + " kernel package '" + path +
-                    "': " + std::strerror(error));
-}
-
 } // namespace
 
 const char *ffd::packageKindName(PackageKind kind) {
@@ -348,67 +337,11 @@ Status Package::parse(const void *bytes, size_t size, const std::string &name,
 Status Package::write(const std::string &path) const {
   std::string bytes;
   FFD_RETURN_IF_ERROR(serialize(bytes));
-  // The process id keeps processes apart, O_EXCL threads of one process.
-  const std::string temporary = path + "." + std::to_string(getpid()) + ".tmp";
-  const int file =
-      open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  if (file < 0)
-    return ioError("write", path);
-  size_t done = 0;
-  while (done < bytes.size()) {
-    const ssize_t count =
-        ::write(file, bytes.data() + done, bytes.size() - done);
-    if (count < 0 && errno == EINTR)
-      continue;
-    if (count < 0)
-      break;
-    done += size_t(count);
-  }
-  const bool written = done == bytes.size();
-  const bool closed = written && close(file) == 0;
-  if (!closed || rename(temporary.c_str(), path.c_str()) != 0) {
-    Status status = ioError("write", path);
-    if (!written)
-      close(file);
-    unlink(temporary.c_str());
-    return status;
-  }
-  return Status::success();
+  return writeWholeFile(path, "kernel package", bytes);
 }
 
 Status Package::read(const std::string &path, Package &package) {
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  struct stat info;
-  if (file < 0)
-    return ioError("read", path);
-  if (fstat(file, &info) != 0) {
-    Status status = ioError("read", path);
-    close(file);
-    return status;
-  }
-  if (!S_ISREG(info.st_mode) || info.st_size > kMaxFile) {
-    close(file);
-    return Status(StatusCode::Corrupt,
-                  "kernel package '" + path + "' has " +
-                      std::to_string(int64_t(info.st_size)) +
-                      " bytes, expected a file of at most " +
-                      std::to_string(kMaxFile));
-  }
-  std::string bytes(size_t(info.st_size), '\0');
-  size_t done = 0;
-  while (done < bytes.size()) {
-    const ssize_t count = ::read(file, &bytes[done], bytes.size() - done);
-    if (count < 0 && errno == EINTR)
-      continue;
-    if (count < 0) {
-      Status status = ioError("read", path);
-      close(file);
-      return status;
-    }
-    if (count == 0)
-      break;
-    done += size_t(count);
-  }
-  close(file);
-  return parse(bytes.data(), done, path, package);
+  std::string bytes;
+  FFD_RETURN_IF_ERROR(readWholeFile(path, "kernel package", bytes));
+  return parse(bytes.data(), bytes.size(), path, package);
 }

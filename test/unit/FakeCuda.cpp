@@ -16,6 +16,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 
 static FakeCudaState state = {nullptr, 0, 0, 0, 0, 0, 0, 0, 0, 0, -1, 9, 0, 0};
 
@@ -53,6 +54,8 @@ int cuCtxSynchronize() { return state.contextDepth == 1 ? 0 : 201; }
 int cuModuleLoadDataEx(void **m, const void *image, unsigned count,
                        int *options, void **values) {
   const char *text = static_cast<const char *>(image);
+  if (std::strstr(text, ".version 9.9"))
+    return 222;
   if (std::strncmp(text, "bad", 3) == 0) {
     for (unsigned i = 0; i < count; ++i)
       if (options[i] == 5)
@@ -61,6 +64,25 @@ int cuModuleLoadDataEx(void **m, const void *image, unsigned count,
   }
   ++state.liveModules;
   return *m = &state, 0;
+}
+// The assembler: "machine code of " and the text.
+int cuLinkCreate_v2(unsigned, int *, void **, void **link) {
+  return *link = new std::string("machine code of "), 0;
+}
+int cuLinkAddData_v2(void *link, int, void *data, size_t, const char *,
+                     unsigned, int *, void **) {
+  const char *text = static_cast<const char *>(data);
+  if (std::strstr(text, ".version 9.9"))
+    return 222;
+  *static_cast<std::string *>(link) += text;
+  return std::strncmp(text, "bad", 3) == 0 ? 218 : 0;
+}
+int cuLinkComplete(void *link, void **code, size_t *size) {
+  auto *text = static_cast<std::string *>(link);
+  return *code = text->data(), *size = text->size(), 0;
+}
+int cuLinkDestroy(void *link) {
+  return delete static_cast<std::string *>(link), 0;
 }
 int cuModuleUnload(void *) { return --state.liveModules, 0; }
 int cuModuleGetFunction(void **f, void *, const char *name) {
@@ -74,10 +96,11 @@ int cuFuncSetAttribute(void *, int which, int value) {
 int cuFuncGetAttribute(int *value, int which, void *) {
   return *value = which == 4 ? 168 : 0, 0;
 }
-int cuLaunchKernel(void *, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
-                   unsigned by, unsigned bz, unsigned shared, void *,
-                   void **parameters, void **) {
-  if (state.contextDepth != 1 || gy * gz * by * bz != 1)
+int cuLaunchKernelEx(const unsigned *config, void *, void **parameters,
+                     void **) {
+  const unsigned gx = config[0], bx = config[3], shared = config[6];
+  if (state.contextDepth != 1 ||
+      config[1] * config[2] * config[4] * config[5] != 1)
     return 1;
   const auto *args = static_cast<const ffdDecodeArgs *>(parameters[0]);
   ++state.launches;

@@ -212,7 +212,7 @@ TEST_F(FindKernelTest, TruncatedCodeIsNotLoaded) {
     package.payload.resize(size);
     write(package, pathOf("cpu"));
     Status status = findKernel(spec, options, kernel);
-    EXPECT_NE(status.message().find(size < 64 ? "does not hold an ELF"
+    EXPECT_NE(status.message().find(size < 64 ? "holds no ELF code"
                                               : "segments exceed its"),
               std::string::npos)
         << size << " of " << end << ": " << status.message();

@@ -73,6 +73,10 @@ public:
 
   /// Waits for all work of the context.
   Status synchronize() const;
+  /// Machine code of PTX for the device, by the driver's assembler; `name` is
+  /// the kernel's, for messages.
+  Status assemble(const std::string &ptx, const std::string &name,
+                  std::string &cubin) const;
 
   /// Memory of the device, or pinned memory of the host that the device
   /// accesses at the same address. The caller frees it.
@@ -151,12 +155,14 @@ public:
               bool isPtx, const std::string &entry, int sharedBytes);
 
   /// Launches on the default stream of the context, or into the graph that is
-  /// being captured; does not wait.
+  /// being captured; does not wait. With `overlap` the grid may start while the
+  /// one before it in the stream runs: the kernel must wait for that itself
+  /// (griddepcontrol, sm_90 and later).
   Status launch(int64_t grid, int threads, int sharedBytes,
-                const void *parameter) const;
+                const void *parameter, bool overlap = false) const;
   /// The same on a CUstream.
   Status launchOn(void *stream, int64_t grid, int threads, int sharedBytes,
-                  const void *parameter) const;
+                  const void *parameter, bool overlap = false) const;
 
   /// Registers per thread and bytes of local memory (spills) per thread.
   Status resources(int &registers, int &localBytes) const;

@@ -51,12 +51,18 @@ struct FindKernelOptions {
   std::string target = "cpu";
   std::string packageDir;     ///< folder of packages; empty: none
   bool useJit = true;         ///< compile what no package provides
+  /// Folder in which compiled kernels are kept, created when needed; empty:
+  /// they are not.
+  std::string cacheDir;
   std::string jitPath;        ///< see loadJit
   ThreadPool *pool = nullptr; ///< required for CPU targets; outlives the kernel
   std::shared_ptr<CudaContext> cuda; ///< required for GPU targets
   /// Receives, if not null, why packages that are there were not used although
   /// a kernel was found; empty if there were none.
   std::string *passedOver = nullptr;
+  /// The same for kernels in cacheDir that are damaged and for new ones that
+  /// could not be kept there. Not cleared.
+  std::string *cacheNote = nullptr;
 };
 
 Status findKernel(const ffdSpec &spec, const FindKernelOptions &options,
