@@ -232,6 +232,22 @@ def test_split_is_the_reference_s(bits: int, element: str) -> None:
     assert np.allclose(got.keys[finite], want.keys()[finite], rtol=1e-6)
 
 
+def test_split_next_to_the_middle_code() -> None:
+    """Keys worth -2^-16 of a code, with every mantissa of the scale: where the
+    fused multiply-add decides between two codes by its last bits."""
+    amax = np.arange(1024, 2048, dtype=np.float32) * 16
+    spec = Spec(F16)
+    s = F16.round(amax / np.float32(1.5))
+    k = np.zeros((128, 1024), np.float32)
+    k[0], k[1] = amax, F16.round(-s * np.float32(2.0 ** -25))
+    for i, factor in enumerate((1 - 2.0 ** -10, 1 + 2.0 ** -10, 0.5, 2)):
+        k[2 + i] = F16.round(k[1] * np.float32(factor))
+    want = split_reference(k, spec)
+    got = split(k[None], 2, "f16", "none")
+    assert np.array_equal(got.weights, 2 * want.thumbnails - 3)
+    assert 0 < (want.thumbnails[0, 1] == 1).sum()
+
+
 def ffd_of(spec: Spec) -> FFD:
     return FFD(delta=spec.delta, select_block=spec.select_block, scan_bits=spec.scan_bits,
                lag=spec.lag, selector=spec.selector, parameter=spec.parameter)
@@ -271,6 +287,24 @@ def test_ffd_keeps_the_same_blocks(seed: int) -> None:
             approx = row.scores.a_int[use] * row.scores.query.F[use][..., None]
             assert np.allclose(out.estimate[..., :row.start], approx, rtol=1e-6, atol=1e-6)
     assert seen or max(case.lengths) < 256
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_blocks_at_the_very_threshold(seed: int) -> None:
+    """delta half a unit short of what a block needs rounds up to keep it."""
+    p = problem(20 + seed, T=400, R=1, G=1, lengths=[400])
+    spec = Spec(F16, 2)
+    (_, _, row), = rows_of(p.q[:, 0], p.k[None, :, None], p.v[None, :, None], p.lengths, spec)
+    best = row.scores.a_int[0, 0].reshape(-1, 16).max(axis=-1)
+    units = int(pseudo_max(row.scores)[0, 0]) - best
+    F = float(row.scores.query.F[0, 0])
+    for block in np.flatnonzero((units > 1) & (units < 50_000)):
+        for shift in (-0.5, 0.5):
+            delta = np.float32((units[block] + shift) * F)
+            out = FFD(delta=float(delta)).run(p)
+            kept = out.kept[0, 0, :384].reshape(-1, 16)[:, 0]
+            assert np.array_equal(kept, row.select(Spec(F16, 2, delta=float(delta)))[0])
+            assert kept[block], (units[block], shift)
 
 
 def test_ffd_of_many_rows_equals_each_alone_and_uses_its_store() -> None:

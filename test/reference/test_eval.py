@@ -217,7 +217,7 @@ def test_report(tmp_path: Path) -> None:
 # --- A tiny model -------------------------------------------------------------------
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory) -> Model:
+def weights(tmp_path_factory) -> Path:
     """Two layers of random numbers, whose tokens are bytes."""
     from ffd.eval.smollm.tokenizer import _byte_characters
     path = tmp_path_factory.mktemp("model") / "tiny.gguf"
@@ -250,7 +250,12 @@ def model(tmp_path_factory) -> Model:
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return Model(path, keep=True)
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(weights: Path) -> Model:
+    return Model(weights, keep=True)
 
 
 TEXT = "".join(random.Random(1).choices("abcdefghij klmnop. qrstuvw\n", k=6000))
@@ -286,6 +291,13 @@ def test_a_chunk_equals_token_after_token(model: Model, name: str) -> None:
         assert traffic.read == traffic.dense
         list(model.forward(ids, model.layers - 1))
         assert np.allclose(states, model.hidden[250:], atol=0.05 * np.abs(states).max())
+
+
+def test_threads_change_nothing(model: Model, weights: Path) -> None:
+    ids = model.tokenizer().encode(TEXT)[:600]
+    one, many = (prefill(m, ids, 0) for m in (model, Model(weights, keep=True, threads=3)))
+    assert np.array_equal(one.cache.k, many.cache.k)
+    assert np.allclose(one.last, many.last, atol=1e-4)
 
 
 def test_predictions(model: Model) -> None:
@@ -346,6 +358,20 @@ def test_capture(model: Model, tmp_path: Path) -> None:
     assert layer.k.shape == (400, 2, 32) and layer.lengths.tolist()[-1] == 400
     with pytest.raises(ValueError, match="expected 9000"):
         capture(model, TEXT, "random", 9000, 5, path, quiet=True)
+
+
+def test_capture_from_the_command_line(weights: Path, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text(TEXT)
+    path = tmp_path / "t.safetensors"
+    assert main(["capture", str(path), "--weights", str(weights), "--text",
+                 str(tmp_path / "text"), "--tokens", "300", "--queries", "2", "-q"]) == 0
+    assert len(Trace(path).layer(0).lengths) == 2
+    out = tmp_path / "out"
+    assert main(["model", "--weights", str(weights), "--text", str(tmp_path / "text"), "--tokens",
+                 "300", "--last", "20", "--tasks", "0", "-m", "exact", "kivi", "-o", str(out),
+                 "-q"]) == 0
+    assert main(["report", "-o", str(out)]) == 0
+    assert "Through the model" in (out / "report.html").read_text()
 
 
 # --- Tasks --------------------------------------------------------------------------

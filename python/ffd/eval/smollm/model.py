@@ -9,14 +9,16 @@ layer by layer in chunks of positions, so memory stays small at 8192 tokens.
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Callable, Iterator
+from typing import Any, Callable, Iterator, TypeVar
 
 import numpy as np
 from gguf import GGUFReader, dequantize
 
 from .tokenizer import Tokenizer
 
+T = TypeVar("T")
 Progress = Callable[[int], None]
 # layer, q [t, H, D], k and v [T, Hkv, D] of which the last t are q's -> [t, H, D]
 Attention = Callable[[int, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
@@ -50,13 +52,14 @@ class Cache:
 
 
 def causal_attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, chunk: int = 256,
-                     progress: Progress = lambda positions: None) -> np.ndarray:
+                     progress: Progress = lambda positions: None, threads: int = 1) -> np.ndarray:
     """Exact attention of q [t, H, D], the last positions of k, v [T, Hkv, D]."""
     out = np.empty_like(q)
     group = q.shape[1] // k.shape[1]
     scale = np.float32(q.shape[2] ** -0.5)
     before = len(k) - len(q)
-    for start in range(0, len(q), chunk):
+
+    def one(start: int) -> int:
         stop = min(start + chunk, len(q))
         hidden = np.triu(np.ones((stop - start, stop - start), bool), 1)
         for head in range(q.shape[1]):
@@ -66,15 +69,29 @@ def causal_attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, chunk: int = 2
             np.exp(scores, out=scores)
             weights = scores.sum(axis=1, keepdims=True)
             out[start:stop, head] = scores @ v[:before + stop, head // group] / weights
-        progress(stop - start)
+        return stop - start
+
+    # The longest prefixes first; numpy leaves the interpreter's lock for all of this.
+    for done in spread(one, list(range(0, len(q), chunk))[::-1], threads):
+        progress(done)
     return out
 
 
-class Model:
-    """`keep` holds dequantised weights (0.5 GB) for many passes."""
+def spread(function: Callable[[int], T], items: list[int], threads: int) -> Iterator[T]:
+    """function of every item, in threads where there are several of both."""
+    if threads <= 1 or len(items) <= 1:
+        yield from map(function, items)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        yield from pool.map(function, items)
 
-    def __init__(self, path: Path, keep: bool = False):
-        self._keep, self._kept = keep, {}
+
+class Model:
+    """`keep` holds dequantised weights (0.5 GB) for many passes; long chunks of
+    tokens are spread over `threads`."""
+
+    def __init__(self, path: Path, keep: bool = False, threads: int = 1):
+        self._keep, self._kept, self.threads = keep, {}, threads
         self._reader = GGUFReader(str(path))
         self._tensors = {t.name: t for t in self._reader.tensors}
         self.layers = self._field("llama.block_count")
@@ -99,6 +116,12 @@ class Model:
             self._kept[name] = value
         return value
 
+    def _prefetch(self, layer: int, *names: str) -> None:
+        """Dequantises before threads would do it at the same time."""
+        if self._keep:
+            for name in names:
+                self._weight(f"blk.{layer}.{name}.weight")
+
     def tokenizer(self) -> Tokenizer:
         return Tokenizer(self._field("tokenizer.ggml.tokens"),
                          self._field("tokenizer.ggml.merges"))
@@ -118,9 +141,22 @@ class Model:
         turned = np.stack((even * cos - odd * sin, even * sin + odd * cos), axis=-1)
         return turned.reshape(x.shape)
 
+    def _rows(self, function: Callable[..., Any], *arrays: np.ndarray) -> list[Any]:
+        """function of pieces of the arrays' rows, in threads."""
+        piece = max(128, -(-len(arrays[0]) // self.threads))
+        starts = list(range(0, len(arrays[0]), piece))
+        return list(spread(lambda i: function(i, *(a[i:i + piece] for a in arrays)), starts,
+                           self.threads))
+
     def _project(self, layer: int, x: np.ndarray, start: int
                  ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """q, k, v [T, heads, D] of states x at positions from `start`."""
+        self._prefetch(layer, "attn_norm", "attn_q", "attn_k", "attn_v")
+        parts = self._rows(lambda i, x: self._project_rows(layer, x, start + i), x)
+        return tuple(np.concatenate(p) for p in zip(*parts))
+
+    def _project_rows(self, layer: int, x: np.ndarray, start: int
+                      ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         h = self._norm(x, self._weight(f"blk.{layer}.attn_norm.weight"))
         q, k, v = ((h @ self._weight(f"blk.{layer}.attn_{name}.weight").T)
                    .reshape(len(x), -1, self.head_dim) for name in "qkv")
@@ -128,6 +164,11 @@ class Model:
 
     def _finish(self, layer: int, x: np.ndarray, mixed: np.ndarray) -> np.ndarray:
         """The states after a layer whose attention gave `mixed` [T, heads, D]."""
+        self._prefetch(layer, "attn_output", "ffn_norm", "ffn_gate", "ffn_up", "ffn_down")
+        return np.concatenate(self._rows(
+            lambda _, x, mixed: self._finish_rows(layer, x, mixed), x, mixed))
+
+    def _finish_rows(self, layer: int, x: np.ndarray, mixed: np.ndarray) -> np.ndarray:
         def weight(name: str) -> np.ndarray:
             return self._weight(f"blk.{layer}.{name}.weight")
 
@@ -149,7 +190,8 @@ class Model:
             if layer == stop_after < self.layers - 1:
                 progress(len(x))
                 break
-            x = self._finish(layer, x, causal_attention(q, k, v, chunk, progress))
+            x = self._finish(layer, x, causal_attention(q, k, v, chunk, progress,
+                                                           self.threads))
         self.hidden = self._norm(x, self._weight("output_norm.weight"))
 
     def extend(self, tokens: list[int], cache: Cache, attention: Attention) -> np.ndarray:
