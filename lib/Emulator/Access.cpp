@@ -1,4 +1,4 @@
-//===- Access.cpp - Checks of memory accesses --- -*- C++ -*-===//
+//===- Access.cpp - Checks of memory accesses -----------------------------===//
 //
 // Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- AsyncCopy.cpp - cp.async and bulk copies --- -*- C++ -*-===//
+//===- AsyncCopy.cpp - cp.async and bulk copies ---------------------------===//
 //
 // Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Barrier.cpp - Named barriers and mbarriers --- -*- C++ -*-===//
+//===- Barrier.cpp - Named barriers and mbarriers -------------------------===//
 //
 // Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -16,8 +16,7 @@
 
 using namespace ffd::emulator;
 
-//===--- Named barriers
-//----------------------------------------------------===//
+//===--- Named barriers --------------------------------------------------===//
 
 void Machine::arriveBarrier(Lane &lane, uint32_t id, uint32_t count, bool waits,
                             int reduction, bool predicate, uint64_t *result,
@@ -119,8 +118,7 @@ static void executeBarrier(Machine &m, Lane &lane, const Instruction &i,
     write(i.operands[0], regs, result);
 }
 
-//===--- mbarriers
-//---------------------------------------------------------===//
+//===--- mbarriers -------------------------------------------------------===//
 
 Mbarrier &Machine::mbarrierAt(Lane &lane, uintptr_t address, uint32_t place) {
   auto it = lane.block->mbarriers.find(address);

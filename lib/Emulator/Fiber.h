@@ -1,4 +1,4 @@
-//===- Fiber.h - Contexts of lanes --- -*- C++ -*-===//
+//===- Fiber.h - Contexts of lanes ---------------------------- -*- C++ -*-===//
 //
 // Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Float16.h - 16-bit floats, exactly --- -*- C++ -*-===//
+//===- Float16.h - 16-bit floats, exactly --------------------- -*- C++ -*-===//
 //
 // Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- HappensBefore.cpp - What orders accesses --- -*- C++ -*-===//
+//===- HappensBefore.cpp - What orders accesses ---------------------------===//
 //
 // Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- HostModule.h - From GPU code to host code --- -*- C++ -*-===//
+//===- HostModule.h - From GPU code to host code -------------- -*- C++ -*-===//
 //
 // Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -30,6 +30,12 @@ struct HostGlobal {
   bool constant;
 };
 
+/// Why a kernel cannot run on the host.
+struct HostError {
+  std::string message;
+  uint32_t place; ///< Machine::kNoPlace: none
+};
+
 struct HostModule {
   std::vector<HostParameter> parameters;
   std::vector<HostGlobal> globals;
@@ -39,11 +45,12 @@ struct HostModule {
 inline constexpr llvm::StringLiteral kEntrySymbol = "ffd_emulator_entry";
 
 /// Lines of debug locations are places + 1. Fills `code.ops` and
-/// `code.staticSharedBytes`. On failure `error` has a message and `place` the
-/// operation at fault (Machine::kNoPlace: none).
-bool rewriteForHost(llvm::Module &module, llvm::StringRef kernel,
-                    const Options &options, KernelCode &code, HostModule &host,
-                    std::string &error, uint32_t &place);
+/// `code.staticSharedBytes`. The errors are all that the kernel has, unless the
+/// first is not about an operation; none: it may run.
+std::vector<HostError> rewriteForHost(llvm::Module &module,
+                                      llvm::StringRef kernel,
+                                      const Options &options, KernelCode &code,
+                                      HostModule &host);
 
 /// Name and address of every function of the run-time.
 std::vector<std::pair<const char *, void *>> runtimeSymbols();

@@ -1,4 +1,4 @@
-//===- Instruction.h - GPU operations as small programs --- -*- C++ -*-===//
+//===- Instruction.h - GPU operations as small programs ------- -*- C++ -*-===//
 //
 // Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -102,6 +102,7 @@ bool resolve(Instruction &instruction);
 
 // One per file of instructions; each returns false for names of the others.
 bool resolveArithmetic(Instruction &instruction);
+bool resolveBits(Instruction &instruction);
 bool resolveConversion(Instruction &instruction);
 bool resolveMemory(Instruction &instruction);
 bool resolveWarp(Instruction &instruction);

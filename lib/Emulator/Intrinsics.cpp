@@ -1,4 +1,4 @@
-//===- Intrinsics.cpp - llvm.nvvm intrinsics as PTX --- -*- C++ -*-===//
+//===- Intrinsics.cpp - llvm.nvvm intrinsics as PTX -----------------------===//
 //
 // Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Kernel.cpp - Compiling and launching --- -*- C++ -*-===//
+//===- Kernel.cpp - Compiling and launching -------------------------------===//
 //
 // Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -49,8 +49,7 @@ CompiledKernel::CompiledKernel(std::unique_ptr<Impl> impl)
     : impl(std::move(impl)) {}
 CompiledKernel::~CompiledKernel() = default;
 
-//===--- To LLVM IR
-//--------------------------------------------------------===//
+//===--- To LLVM IR ------------------------------------------------------===//
 
 /// A module of its own with everything beside the kernel, whose locations are
 /// lines that number its operations.
@@ -118,8 +117,7 @@ toLLVMIR(mlir::ModuleOp clone, llvm::LLVMContext &context, Report &report) {
   return result;
 }
 
-//===--- To host code
-//------------------------------------------------------===//
+//===--- To host code ----------------------------------------------------===//
 
 static void optimise(llvm::Module &module, llvm::TargetMachine &machine,
                      unsigned level) {
@@ -208,11 +206,18 @@ std::unique_ptr<CompiledKernel> CompiledKernel::create(mlir::ModuleOp module,
     return fail(machine.takeError());
   llvmModule->setTargetTriple((*machine)->getTargetTriple());
   llvmModule->setDataLayout((*machine)->createDataLayout());
-  uint32_t place = Machine::kNoPlace;
-  if (!rewriteForHost(*llvmModule, kernel, options, code, impl->host,
-                      report.message, place)) {
-    if (place < code.locations.size())
-      report.location = code.locations[place];
+  std::vector<HostError> errors =
+      rewriteForHost(*llvmModule, kernel, options, code, impl->host);
+  if (!errors.empty()) {
+    for (const HostError &error : errors) {
+      Report::Finding finding{error.message, {}};
+      if (error.place < code.locations.size())
+        finding.location = code.locations[error.place];
+      report.more.push_back(std::move(finding));
+    }
+    report.message = report.more.front().message;
+    report.location = report.more.front().location;
+    report.more.erase(report.more.begin());
     return nullptr;
   }
   llvm::StripDebugInfo(*llvmModule);
@@ -242,8 +247,7 @@ std::unique_ptr<CompiledKernel> CompiledKernel::create(mlir::ModuleOp module,
   return std::unique_ptr<CompiledKernel>(new CompiledKernel(std::move(impl)));
 }
 
-//===--- Launch
-//------------------------------------------------------------===//
+//===--- Launch ----------------------------------------------------------===//
 
 Report CompiledKernel::launch(const LaunchConfig &config,
                               llvm::ArrayRef<Argument> arguments,
@@ -303,8 +307,7 @@ Report ffd::emulator::emulateKernel(mlir::ModuleOp module,
   return compiled->launch(config, arguments, buffers, options);
 }
 
-//===--- Reports and memory
-//------------------------------------------------===//
+//===--- Reports and memory ----------------------------------------------===//
 
 std::string Report::str() const {
   if (ok)
@@ -319,6 +322,12 @@ std::string Report::str() const {
        << "), warp " << warp << ", lane " << lane;
   if (otherLocation)
     os << "\n" << *otherLocation << ": note: the other operation is here";
+  for (const Finding &finding : more) {
+    os << "\n";
+    if (finding.location)
+      os << *finding.location << ": ";
+    os << "error: " << finding.message;
+  }
   return result;
 }
 

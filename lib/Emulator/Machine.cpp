@@ -1,4 +1,4 @@
-//===- Machine.cpp - The scheduler --- -*- C++ -*-===//
+//===- Machine.cpp - The scheduler ----------------------------------------===//
 //
 // Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -70,8 +70,7 @@ Machine::~Machine() {
     munmap(arena, arenaBytes);
 }
 
-//===--- Errors
-//------------------------------------------------------------===//
+//===--- Errors ----------------------------------------------------------===//
 
 std::string Machine::describe(const Lane &lane) const {
   return describeParty(who(lane));
@@ -194,8 +193,7 @@ void Machine::deadlock() {
   setFailure(nullptr, kNoPlace, "nothing can run", kNoPlace);
 }
 
-//===--- Lanes and blocks
-//--------------------------------------------------===//
+//===--- Lanes and blocks ------------------------------------------------===//
 
 void Machine::laneMain(void *argument) {
   Lane &lane = *static_cast<Lane *>(argument);
@@ -291,8 +289,7 @@ void Machine::dropRunnable(Warp &warp) {
   warp.queuePosition = -1;
 }
 
-//===--- Scheduling
-//--------------------------------------------------------===//
+//===--- Scheduling ------------------------------------------------------===//
 
 void Machine::yield() {
   preempted = true;
@@ -377,8 +374,7 @@ Report Machine::run(void **kernelParameters) {
   return report;
 }
 
-//===--- GPU operations
-//----------------------------------------------------===//
+//===--- GPU operations --------------------------------------------------===//
 
 void Machine::execute(uint32_t index, uint64_t *regs) {
   const GpuOp &op = code.ops[index];

@@ -165,8 +165,7 @@ public:
   /// The machine whose lane runs on this thread.
   static thread_local Machine *current;
 
-  //===--- Errors
-  //----------------------------------------------------------===//
+  //===--- Errors --------------------------------------------------------===//
   [[noreturn]] void fail(Lane &lane, uint32_t place, std::string message,
                          uint32_t otherPlace = kNoPlace);
   std::string describe(const Lane &lane) const;
@@ -175,8 +174,7 @@ public:
   std::string describeAddress(uintptr_t address, const Block &block);
   static constexpr uint32_t kNoPlace = ~0u;
 
-  //===--- Scheduling
-  //------------------------------------------------------===//
+  //===--- Scheduling ----------------------------------------------------===//
   Lane &lane() { return *running; }
   void step(uint32_t place) {
     if (++steps > options.stepBudget)
@@ -201,8 +199,7 @@ public:
   void rendezvous(Lane &lane, const Instruction &instruction, uint64_t *regs,
                   uint32_t mask);
 
-  //===--- Memory
-  //----------------------------------------------------------===//
+  //===--- Memory --------------------------------------------------------===//
   enum AccessFlags {
     Read = 1,
     Write = 2,
@@ -225,8 +222,7 @@ public:
     return address - block.shared < sharedBytes;
   }
 
-  //===--- Happens before
-  //--------------------------------------------------===//
+  //===--- Happens before ------------------------------------------------===//
   uint32_t partiesPerBlock() const { return parties; }
   uint32_t who(const Lane &lane) const {
     return lane.block->index * parties + lane.party;
@@ -252,8 +248,7 @@ public:
   /// The lanes of `mask` meet.
   void synchronise(Warp &warp, uint32_t mask);
 
-  //===--- Barriers and copies
-  //---------------------------------------------===//
+  //===--- Barriers and copies -------------------------------------------===//
   void arriveBarrier(Lane &lane, uint32_t id, uint32_t count, bool waits,
                      int reduction, bool predicate, uint64_t *result,
                      uint32_t place);
@@ -317,8 +312,7 @@ private:
   std::vector<PendingCopy> copies;
 };
 
-//===--- Operands of instructions
-//------------------------------------------===//
+//===--- Operands of instructions ----------------------------------------===//
 
 uint64_t readSpecial(Machine &machine, Lane &lane, llvm::StringRef name);
 

@@ -1,5 +1,4 @@
-//===- MatrixInstructions.cpp - Tensor cores and their loads --- -*- C++
-//-*-===//
+//===- MatrixInstructions.cpp - Tensor cores and their loads -------------===//
 //
 // Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -15,6 +14,7 @@
 
 #include "Float16.h"
 #include "Machine.h"
+#include "TensorSum.h"
 
 using namespace ffd::emulator;
 
@@ -64,7 +64,8 @@ static void mma(Machine &m, Warp &w, const Instruction &i,
   bool isInt = i.a == U8 || i.a == S8;
   int k = i.c, perWord = isInt ? 4 : i.a == TF32 ? 1 : 2;
   int halves = k / (4 * perWord); // words per lane along K: 1 or 2
-  float fa[16][32], fb[8][32];
+  Factor fa[16][32], fb[8][32];
+  int smallest = i.a == F16 ? -14 : -126;
   int ia[16][32], ib[8][32];
   for (unsigned lane = 0; lane < 32; ++lane) {
     unsigned g = lane >> 2, tq = lane & 3;
@@ -76,7 +77,7 @@ static void mma(Machine &m, Warp &w, const Instruction &i,
         if (isInt)
           ia[row][column] = byteOf(bits, e, i.a);
         else
-          fa[row][column] = elementOf(bits, e, i.a);
+          fa[row][column] = factorOf(elementOf(bits, e, i.a), smallest);
       }
     }
     for (int word = 0; word < halves; ++word) {
@@ -86,7 +87,7 @@ static void mma(Machine &m, Warp &w, const Instruction &i,
         if (isInt)
           ib[g][row] = byteOf(bits, e, i.b);
         else
-          fb[g][row] = elementOf(bits, e, i.b);
+          fb[g][row] = factorOf(elementOf(bits, e, i.b), smallest);
       }
     }
   }
@@ -104,16 +105,17 @@ static void mma(Machine &m, Warp &w, const Instruction &i,
         results[r] = uint32_t(sum);
         continue;
       }
-      double sum = 0;
-      for (int x = 0; x < k; ++x)
-        sum += double(fa[row][x]) * double(fb[column][x]);
       if (i.d & 1) {
+        double sum = 0;
+        for (int x = 0; x < k; ++x)
+          sum += double(fa[row][x].value) * double(fb[column][x].value);
         uint32_t word = uint32_t(part(m, w, c, r >> 1, regs, lane));
         results[r] = doubleToHalf(
             sum + double(halfToFloat(uint16_t(word >> 16 * (r & 1)))));
       } else {
-        sum += double(bitsToFloat(uint32_t(part(m, w, c, r, regs, lane))));
-        results[r] = floatToBits(float(sum));
+        float old = bitsToFloat(uint32_t(part(m, w, c, r, regs, lane)));
+        results[r] = floatToBits(
+            tensorSum(m.options.tensorCores, fa[row], fb[column], k, old));
       }
     }
     if (i.d & 1) {

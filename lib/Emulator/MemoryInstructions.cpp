@@ -1,5 +1,4 @@
-//===- MemoryInstructions.cpp - Loads, stores, atomics and fences --- -*- C++
-//-*-===//
+//===- MemoryInstructions.cpp - Loads, stores, atomics and fences --------===//
 //
 // Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -266,7 +265,7 @@ bool ffd::emulator::resolve(Instruction &instruction) {
   using Resolver = bool (*)(Instruction &);
   for (Resolver resolver :
        {resolveWarp, resolveMatrix, resolveBarrier, resolveAsyncCopy,
-        resolveMemory, resolveConversion, resolveArithmetic}) {
+        resolveMemory, resolveConversion, resolveBits, resolveArithmetic}) {
     instruction.execute = nullptr;
     instruction.collective = nullptr;
     instruction.maskOperand = -1;

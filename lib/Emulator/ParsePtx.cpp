@@ -1,4 +1,4 @@
-//===- ParsePtx.cpp - Inline assembly --- -*- C++ -*-===//
+//===- ParsePtx.cpp - Inline assembly -------------------------------------===//
 //
 // Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -298,10 +298,11 @@ bool ffd::emulator::parsePtx(StringRef text, unsigned count, GpuOp &op,
   }
   if (!Parser(plain, count, op, error).run())
     return false;
+  // All that are unknown, not only the first.
+  error.clear();
   for (Instruction &instruction : op.program)
-    if (!resolve(instruction)) {
-      error = "unknown GPU operation '" + instruction.text + "'";
-      return false;
-    }
-  return true;
+    if (!resolve(instruction))
+      error += (error.empty() ? "unknown GPU operation '" : ", '") +
+               instruction.text + "'";
+  return error.empty();
 }

@@ -1,4 +1,4 @@
-//===- Runtime.cpp - What compiled kernels call --- -*- C++ -*-===//
+//===- Runtime.cpp - What compiled kernels call ---------------------------===//
 //
 // Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

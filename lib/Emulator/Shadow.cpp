@@ -1,4 +1,4 @@
-//===- Shadow.cpp - What happened to each byte --- -*- C++ -*-===//
+//===- Shadow.cpp - What happened to each byte ----------------------------===//
 //
 // Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -5,9 +5,6 @@
 // RUN: not ffd-emulate %s --kernel=barrier --block=64 --arg='i32[64]' 2>&1 | FileCheck %s --check-prefix=BARRIER
 // RUN: not ffd-emulate %s --kernel=outside --arg='i32[32]' 2>&1 | FileCheck %s --check-prefix=OUTSIDE
 // RUN: not ffd-emulate %s --kernel=endless --arg='i32[32]' --step-budget=10000 2>&1 | FileCheck %s --check-prefix=ENDLESS
-// RUN: not ffd-emulate %s --kernel=unknown --arg='i32[32]' 2>&1 | FileCheck %s --check-prefix=UNKNOWN
-// RUN: not ffd-emulate %s --kernel=unknown_asm --arg='i32[32]' 2>&1 | FileCheck %s --check-prefix=ASM
-// RUN: not ffd-emulate %s --kernel=unknown_call --arg='i32[32]' 2>&1 | FileCheck %s --check-prefix=CALL
 // RUN: not ffd-emulate %s --kernel=nowhere 2>&1 | FileCheck %s --check-prefix=NOWHERE
 
 // Lanes 0 to 15 vote, the others shuffle.
@@ -74,27 +71,6 @@ llvm.func @endless(%out: !llvm.ptr<1>) attributes {nvvm.kernel} {
   %done = llvm.icmp "eq" %x, %c1 : i32
   llvm.cond_br %done, ^end, ^loop
 ^end:
-  llvm.return
-}
-
-// UNKNOWN: divergence.mlir":[[# @LINE + 2]]:3): error: unknown GPU operation 'llvm.nvvm.barrier.cluster.arrive
-llvm.func @unknown(%out: !llvm.ptr<1>) attributes {nvvm.kernel} {
-  nvvm.cluster.arrive
-  llvm.return
-}
-
-// ASM: divergence.mlir":[[# @LINE + 2]]:3): error: unknown GPU operation 'wgmma.fence.sync.aligned' in inline assembly
-llvm.func @unknown_asm(%out: !llvm.ptr<1>) attributes {nvvm.kernel} {
-  llvm.inline_asm has_side_effects "wgmma.fence.sync.aligned;", "" : () -> ()
-  llvm.return
-}
-
-llvm.func @__nv_expf(f32) -> f32
-// CALL: error: unknown GPU operation: a call of '__nv_expf'
-llvm.func @unknown_call(%out: !llvm.ptr<1>) attributes {nvvm.kernel} {
-  %x = llvm.load %out : !llvm.ptr<1> -> f32
-  %y = llvm.call @__nv_expf(%x) : (f32) -> f32
-  llvm.store %y, %out : f32, !llvm.ptr<1>
   llvm.return
 }
 

@@ -153,6 +153,30 @@ void swapRegisters(mlir::Operation *op) {
 bool isVote(mlir::Operation *op) {
   return mlir::isa<mlir::NVVM::VoteSyncOp>(op);
 }
+/// A load of a number that an index finds, as a page id by a block's.
+bool isIndexedLoad(mlir::Operation *op) {
+  auto load = mlir::dyn_cast<mlir::LLVM::LoadOp>(op);
+  if (!load || !load.getType().isInteger(32))
+    return false;
+  auto address = load.getAddr().getDefiningOp<mlir::LLVM::GEPOp>();
+  if (!address || address.getDynamicIndices().size() != 1)
+    return false;
+  auto offset =
+      address.getDynamicIndices()[0].getDefiningOp<mlir::LLVM::ShlOp>();
+  return offset && offset.getLhs().getDefiningOp<mlir::LLVM::AddOp>() &&
+         mlir::cast<mlir::LLVM::LLVMPointerType>(address.getBase().getType())
+                 .getAddressSpace() == 1;
+}
+/// The index is off by one.
+void nextIndex(mlir::Operation *op) {
+  auto address = mlir::cast<mlir::LLVM::LoadOp>(op).getAddr().getDefiningOp();
+  mlir::OpBuilder b(op);
+  auto next = mlir::LLVM::GEPOp::create(
+      b, op->getLoc(), address->getResult(0).getType(), b.getI32Type(),
+      address->getResult(0), llvm::ArrayRef<mlir::LLVM::GEPArg>{1});
+  op->setOperand(0, next);
+}
+
 /// Lane 31 votes although the mask says it does not.
 void narrowMask(mlir::Operation *op) {
   mlir::OpBuilder b(op);
@@ -181,6 +205,7 @@ const Fault faults[] = {
      edit("128, [$1]", "112, [$1]")},
     {"swapped_fragment", "sm_90a", isMma, swapRegisters, 0, 7},
     {"vote_mask", "sm_90a", isVote, narrowMask},
+    {"next_block", "sm_90a", isIndexedLoad, nextIndex},
 };
 
 INSTANTIATE_TEST_SUITE_P(Planted, DecodeFaults, testing::ValuesIn(faults),

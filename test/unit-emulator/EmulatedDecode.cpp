@@ -13,7 +13,9 @@
 #include "ReferenceDecode.h"
 
 #include "ffd/Float16.h"
+#include "ffd/Plan.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -50,7 +52,25 @@ emulator::Report EmulatedDecode::run(RandomCase &c, int splits,
   ffdDecodeArgs args = c.args;
   args.splits = splits;
   args.workspace = nullptr;
-  return kernel->run(args, options, launches);
+  std::vector<ffdPiece> plan;
+  if (splits == 0) {
+    PlanOptions request;
+    request.batch = args.batch;
+    request.kvHeads = args.kv_heads;
+    request.lag = args.lag;
+    request.target = 7;
+    // And one piece that has nothing to do.
+    plan.resize(size_t(std::max<int64_t>(7, c.cache->rows()) + 1));
+    if (Status status = planPieces(c.shape.spec, request, args.lengths,
+                                   plan.data(), int64_t(plan.size()));
+        !status.ok()) {
+      emulator::Report report;
+      report.ok = false;
+      report.message = status.message();
+      return report;
+    }
+  }
+  return kernel->run(args, options, launches, plan);
 }
 
 testing::AssertionResult ffd::matchesReference(RandomCase &c) {

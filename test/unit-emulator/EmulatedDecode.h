@@ -30,9 +30,10 @@ public:
   EmulatedDecode(const ffdSpec &spec, EmulatedKernel::Options options,
                  std::string &error);
 
-  /// Runs the kernel on a case, with `splits` pieces per row; out, lse and kept
-  /// of the case receive the results. `launches`: run again on the same
-  /// workspace, which a kernel must leave as it found it.
+  /// Runs the kernel on a case, with `splits` pieces per row, or 0: as a plan
+  /// for 7 pieces says; out, lse and kept of the case receive the results.
+  /// `launches`: run again on the same workspace, which a kernel must leave as
+  /// it found it.
   emulator::Report run(RandomCase &c, int splits,
                        const emulator::Options &options, int launches = 1);
 

@@ -22,6 +22,7 @@
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -44,10 +45,10 @@ static cl::opt<unsigned> shared("shared", cl::desc("Dynamic shared bytes"),
 static cl::list<std::string>
     argTexts("arg",
              cl::desc("Argument: VALUE:TYPE, or a buffer "
-                      "[>][~]TYPE[COUNT][=iota|VALUE,..] ('>' prints it "
-                      "afterwards, '~' makes it read-only, the last value "
-                      "repeats). Types: i8 i16 i32 i64 f32 f64, x32 prints "
-                      "in hexadecimal"),
+                      "[>][~]TYPE[COUNT][=iota|=@FILE|=VALUE,..] ('>' prints "
+                      "it afterwards, '~' makes it read-only, the last value "
+                      "repeats, a file holds the bytes). Types: i8 i16 i32 "
+                      "i64 f32 f64, x32 prints in hexadecimal"),
              cl::cat(category));
 static cl::opt<uint64_t> seed("seed", cl::desc("Of the schedule"), cl::init(1),
                               cl::cat(category));
@@ -65,6 +66,13 @@ static cl::opt<bool> noRaces("no-race-check", cl::desc("Skip the race check"),
 static cl::opt<bool> noMemory("no-memory-check",
                               cl::desc("Skip all checks of accesses"),
                               cl::cat(category));
+static cl::opt<TensorCores> tensorCores(
+    "tensor-cores", cl::desc("How mma on floats adds"),
+    cl::values(clEnumValN(TensorCores::Exact, "exact",
+                          "the exact sum, rounded once (default)"),
+               clEnumValN(TensorCores::Ampere, "ampere", "as sm_80 to sm_89"),
+               clEnumValN(TensorCores::Hopper, "hopper", "as sm_90")),
+    cl::init(TensorCores::Exact), cl::cat(category));
 static cl::opt<unsigned> level("O", cl::Prefix,
                                cl::desc("Optimisation of host code"),
                                cl::init(1), cl::cat(category));
@@ -157,7 +165,22 @@ static bool parseArgument(llvm::StringRef text, std::vector<Argument> &args,
       count.getAsInteger(0, buffer.count))
     return false;
   buffer.memory = std::make_unique<DeviceMemory>(buffer.count * buffer.width);
-  if (tail.consume_front("=")) {
+  if (tail.consume_front("=@")) {
+    auto file = llvm::MemoryBuffer::getFile(tail, /*IsText=*/false,
+                                            /*RequiresNullTerminator=*/false);
+    if (!file) {
+      llvm::errs() << "error: cannot read '" << tail
+                   << "': " << file.getError().message() << '\n';
+      return false;
+    }
+    if ((*file)->getBufferSize() != buffer.memory->size()) {
+      llvm::errs() << "error: '" << tail << "' has " << (*file)->getBufferSize()
+                   << " bytes, expected " << buffer.memory->size() << '\n';
+      return false;
+    }
+    std::memcpy(buffer.memory->data(), (*file)->getBufferStart(),
+                buffer.memory->size());
+  } else if (tail.consume_front("=")) {
     llvm::SmallVector<llvm::StringRef> values;
     tail.split(values, ',');
     for (size_t i = 0; i < buffer.count; ++i) {
@@ -210,6 +233,7 @@ int main(int argc, char **argv) {
   options.checkMemory = !noMemory;
   options.checkRaces = !noRaces && !noMemory;
   options.optLevel = level;
+  options.tensorCores = tensorCores;
   auto now = std::chrono::steady_clock::now;
   auto start = now();
   Report report;

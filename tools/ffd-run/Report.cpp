@@ -147,11 +147,20 @@ void Report::printBandwidth(raw_ostream &os,
 void Report::printTable(raw_ostream &os) const {
   os << input << ": " << layers.size()
      << (layers.size() > 1 ? " layers" : " layer") << ", " << target << ", ";
-  if (!options.onGpu())
+  if (options.emulated())
+    os << "seed " << options.seed << ", ";
+  else if (!options.onGpu())
     os << threads << (threads > 1 ? " threads, " : " thread, ");
   os << element << ", " << options.scanBits << "-bit scan, selection block "
-     << options.selectBlock << ", lag " << options.lag << ", median of "
-     << options.repeat << "\n";
+     << options.selectBlock << ", lag " << options.lag;
+  if (!options.residuals && options.scanBits != 16)
+    os << ", no residuals";
+  if (!options.selector.isDefault())
+    os << ", " << options.selector.name()
+       << (options.selector.split ? " in split execution" : ", fused");
+  if (!options.emulated())
+    os << ", median of " << options.repeat;
+  os << "\n";
 
   std::vector<std::vector<std::string>> lines;
   lines.push_back({"delta", "layer", "kept", "cosine", "worst", "rel err",
@@ -175,7 +184,7 @@ void Report::printTable(raw_ostream &os) const {
          text("%.2e", row.accuracy.lseError), text("%.2f", read * 1e-6),
          text("%.2f", dense * 1e-6),
          dense == 0 ? "-" : text("%.1f", 100 * read / dense) + " %",
-         text("%.3f", row.seconds * 1e3),
+         std::isnan(row.seconds) ? "-" : text("%.3f", row.seconds * 1e3),
          row.exactSeconds ? text("%.3f", *row.exactSeconds * 1e3) : "-",
          speedup ? text("%.2f", *speedup) + "x" : "-"});
   }
@@ -205,10 +214,15 @@ void Report::printJson(raw_ostream &os) const {
   json.object([&] {
     json.attribute("input", json::fixUTF8(input));
     json.attribute("target", target);
+    if (options.emulated())
+      json.attribute("seed", options.seed);
     json.attribute("threads", threads);
     json.attribute("element", element);
     json.attribute("scan_bits", options.scanBits);
     json.attribute("select_block", options.selectBlock);
+    json.attribute("residual_bits", options.residuals ? 8 : 0);
+    json.attribute("selector", options.selector.name());
+    json.attribute("execution", options.selector.split ? "split" : "fused");
     json.attribute("lag", options.lag);
     json.attribute("repeat", options.repeat);
     if (bandwidth)
@@ -242,7 +256,9 @@ void Report::printJson(raw_ostream &os) const {
           json.attribute("lse_error", number(row.accuracy.lseError));
           json.attribute("bytes_read", row.bytes.total());
           json.attribute("bytes_dense", row.bytes.dense);
-          json.attribute("seconds", number(row.seconds));
+          json.attribute("seconds", std::isnan(row.seconds)
+                                        ? json::Value(nullptr)
+                                        : number(row.seconds));
           json.attribute("exact_seconds", number(row.exactSeconds));
           json.attribute("speedup", number(row.speedup()));
           if (bandwidth) {

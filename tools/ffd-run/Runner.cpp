@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Runner.h"
+#include "EmulatedTarget.h"
 #include "Errors.h"
 
 #include "ffd/FindKernel.h"
@@ -93,9 +94,14 @@ Status Runner::find(Program program, const ffdSpec &spec,
                     DecodeKernel *&kernel) {
   std::unique_ptr<DecodeKernel> &slot =
       kernels[std::string(programName(program)) + "-" + specName(spec)];
+  if (!slot && settings.emulated())
+    FFD_RETURN_IF_ERROR(
+        makeEmulatedKernel(spec, program, settings.arch, settings.seed, slot));
   if (!slot) {
     FindKernelOptions request;
     request.program = program;
+    if (program == Program::Decode)
+      request.selector = settings.selector;
     request.target = settings.target;
     request.packageDir = settings.kernelDir;
     request.pool = &pool;
@@ -209,6 +215,10 @@ static Status transpose(const CaseShape &s, const HostBuffer &from, int64_t dim,
 Error Runner::timeExact(const Case &c, const ffdSpec &spec, Call &call,
                         const ExactResult &reference, CaseResult &result) {
   const CaseShape &s = c.shape;
+  if (settings.emulated()) {
+    noExact = "an emulated kernel has no times";
+    return Error::success();
+  }
   DecodeKernel *kernel = nullptr;
   if (Status status = find(Program::Exact, spec, kernel); !status.ok()) {
     noExact = status.message();
@@ -260,6 +270,7 @@ Expected<CaseResult> Runner::run(const Case &c) {
   request.spec.scan_bits = settings.scanBits;
   request.spec.quant_block = 128;
   request.spec.select_block = settings.selectBlock;
+  request.spec.no_residuals = !settings.residuals;
   request.batch = s.batch;
   request.kvHeads = s.kvHeads;
   request.kvBatch = s.kvBatch;
@@ -299,7 +310,7 @@ Expected<CaseResult> Runner::run(const Case &c) {
       return seconds.takeError();
     DeltaResult &one = result.deltas.emplace_back();
     one.delta = delta;
-    one.seconds = *seconds;
+    one.seconds = settings.emulated() ? std::nan("") : *seconds;
     one.out.assign(call.args.out, call.args.out + call.outFloats());
     one.lse.assign(call.args.lse, call.args.lse + call.lseFloats());
     one.kept.assign(call.kept.data(), call.kept.data() + call.kept.size());

@@ -19,6 +19,7 @@
 #include "ffd/Cache.h"
 #include "ffd/CudaDriver.h"
 #include "ffd/Kernel.h"
+#include "ffd/Selector.h"
 #include "ffd/ThreadPool.h"
 
 #include <map>
@@ -30,11 +31,16 @@
 namespace ffd::run {
 
 struct RunOptions {
-  std::string target = "cpu"; ///< as FindKernelOptions::target
-  std::string kernelDir;      ///< folder of packages; empty: none
+  /// As FindKernelOptions::target, or "emulate".
+  std::string target = "cpu";
+  std::string arch = "sm_90a"; ///< of an emulated GPU
+  uint64_t seed = 1;           ///< of an emulated schedule
+  std::string kernelDir;       ///< folder of packages; empty: none
   std::vector<float> deltas;
   std::optional<float> smScale; ///< default 1 / sqrt(D)
+  Selector selector;
   int32_t scanBits = 2;
+  bool residuals = true; ///< false: attention over thumbnails alone
   int32_t selectBlock = 16;
   int32_t lag = 0;
   int32_t splits = 0; ///< 0: the kernel picks
@@ -42,6 +48,8 @@ struct RunOptions {
   bool measure = false; ///< compare with exact attention and time it
 
   bool onGpu() const { return target == "cuda"; }
+  /// On the emulator, whose times say nothing.
+  bool emulated() const { return target == "emulate"; }
 };
 
 /// What a decode with one delta gave.
@@ -51,7 +59,7 @@ struct DeltaResult {
   std::vector<float> lse;    ///< [batch][queryHeads]
   std::vector<uint8_t> kept; ///< [batch][kvHeads][maxSelects], zero-padded
   DecodeBytes bytes;
-  double seconds = 0; ///< median over the repeats
+  double seconds = 0; ///< median over the repeats; NaN if emulated
   Accuracy accuracy;  ///< if measured
 };
 

@@ -65,8 +65,19 @@ static cl::opt<std::string> jsonOpt("json", cl::cat(category),
                                              "is the standard output"));
 static cl::opt<std::string>
     targetOpt("target", cl::cat(category), cl::init("cpu"),
-              cl::value_desc("cpu|cuda"),
-              cl::desc("Where to decode (default cpu)"));
+              cl::value_desc("cpu|cuda|emulate"),
+              cl::desc("Where to decode (default cpu); 'emulate' runs the "
+                       "GPU's kernel on this machine, slowly, and reports "
+                       "races and stray accesses"));
+static cl::opt<std::string>
+    archOpt("arch", cl::cat(category), cl::init("sm_90a"),
+            cl::value_desc("sm_90a|..."),
+            cl::desc("Architecture of the kernel with --target=emulate "
+                     "(default sm_90a)"));
+static cl::opt<uint64_t>
+    seedOpt("seed", cl::cat(category), cl::init(1), cl::value_desc("n"),
+            cl::desc("Draws the order in which blocks and warps run with "
+                     "--target=emulate (default 1)"));
 static cl::opt<std::string>
     cpuOpt("cpu", cl::cat(category), cl::init("auto"),
            cl::value_desc("auto|avx2|avx512|avx512vnni"),
@@ -82,8 +93,23 @@ static cl::opt<int>
                    cl::desc("Tokens kept or skipped together (default 16)"));
 static cl::opt<int>
     scanBitsOpt("scan-bits", cl::cat(category), cl::init(2),
-                cl::value_desc("2|4|8"),
-                cl::desc("Bits of a thumbnail code (default 2)"));
+                cl::value_desc("2|4|8|16"),
+                cl::desc("Bits of a thumbnail code (default 2); 16, on the CPU: "
+                         "keys that are not split"));
+static cl::opt<int>
+    residualBitsOpt("residual-bits", cl::cat(category), cl::init(8),
+                    cl::value_desc("8|0"),
+                    cl::desc("Bits of a residual (default 8); 0, on the CPU: "
+                             "attention over thumbnails alone"));
+static cl::opt<std::string>
+    selectorOpt("selector", cl::cat(category), cl::init("top_delta"),
+                cl::value_desc("top_delta|top_k=64|top_p=0.9|all"),
+                cl::desc("Rule that keeps blocks (default top_delta); others "
+                         "are for the CPU and ignore --delta"));
+static cl::opt<std::string>
+    executionOpt("execution", cl::cat(category), cl::value_desc("fused|split"),
+                 cl::desc("Selector and computer as one kernel, where the rule "
+                          "can be (default), or, on the CPU, as two"));
 static cl::opt<int>
     lagOpt("lag", cl::cat(category), cl::init(0), cl::value_desc("n"),
            cl::desc("Newest tokens that stay in 16 bit at least (default 0)"));
@@ -221,17 +247,69 @@ static Error checkKernelDir() {
   return Error::success();
 }
 
+/// Options that only an emulation has, and those that it lacks.
+static Error checkEmulation() {
+  const bool emulated = targetOpt == "emulate";
+  for (auto [name, count] : {std::pair("arch", archOpt.getNumOccurrences()),
+                             std::pair("seed", seedOpt.getNumOccurrences())})
+    if (count && !emulated)
+      return error("option --{0} is given with --target={1}, expected "
+                   "--target=emulate",
+                   name, targetOpt.getValue());
+  for (auto [name, count] :
+       {std::pair("kernel-dir", kernelDirOpt.getNumOccurrences()),
+        std::pair("repeat", repeatOpt.getNumOccurrences())})
+    if (count && emulated)
+      return error("option --{0} is given with --target=emulate, which "
+                   "compiles its kernel and measures no times; expected "
+                   "--target=cpu or --target=cuda",
+                   name);
+  return Error::success();
+}
+
+/// The rule, and how much of K the cache has.
+static Error parseSelector(RunOptions &options) {
+  if (Error e = toError(Selector::parse(selectorOpt, executionOpt,
+                                        "option --selector",
+                                        "option --execution", options.selector)))
+    return e;
+  if (Error e = expectOneOf("scan-bits", scanBitsOpt, {2, 4, 8, 16}))
+    return e;
+  if (Error e = expectOneOf("residual-bits", residualBitsOpt, {8, 0}))
+    return e;
+  const bool keys = scanBitsOpt == 16;
+  if (keys && residualBitsOpt.getNumOccurrences() && residualBitsOpt != 0)
+    return error("option --residual-bits is {0} with --scan-bits=16, expected "
+                 "0: keys that are not split have no residuals",
+                 residualBitsOpt.getValue());
+  options.scanBits = scanBitsOpt;
+  options.residuals = residualBitsOpt == 8 && !keys;
+  if (targetOpt == "cpu")
+    return Error::success();
+  for (auto [name, special] :
+       {std::pair("selector", options.selector.rule != Rule::TopDelta),
+        std::pair("execution", options.selector.split),
+        std::pair("scan-bits", keys),
+        std::pair("residual-bits", !options.residuals)})
+    if (special)
+      return error("option --{0} is given with --target={1}, expected "
+                   "--target=cpu: GPU kernels have top_delta, fused, 2, 4 or 8 "
+                   "scan bits and residuals",
+                   name, targetOpt.getValue());
+  return Error::success();
+}
+
 static Error parseOptions(RunOptions &options) {
   if (inputOpt.empty())
     return error("option --input is missing, expected a .safetensors file");
-  if (Error e = expectOneOf("target", targetOpt, {"cpu", "cuda"}))
+  if (Error e = expectOneOf("target", targetOpt, {"cpu", "cuda", "emulate"}))
     return e;
   if (Error e =
           expectOneOf("cpu", cpuOpt, {"auto", "avx2", "avx512", "avx512vnni"}))
     return e;
   if (Error e = expectOneOf("select-block", selectBlockOpt, {16, 32, 64, 128}))
     return e;
-  if (Error e = expectOneOf("scan-bits", scanBitsOpt, {2, 4, 8}))
+  if (Error e = parseSelector(options))
     return e;
   for (auto [name, value, most] :
        {std::tuple("lag", lagOpt.getValue(), INT32_MAX),
@@ -249,15 +327,18 @@ static Error parseOptions(RunOptions &options) {
   if (Error e = checkOutputs())
     return e;
 
-  if (targetOpt == "cuda" && cpuOpt != "auto")
-    return error("option --cpu is '{0}' with --target=cuda, expected "
+  if (targetOpt != "cpu" && cpuOpt != "auto")
+    return error("option --cpu is '{0}' with --target={1}, expected "
                  "--target=cpu",
-                 cpuOpt.getValue());
+                 cpuOpt.getValue(), targetOpt.getValue());
+  if (Error e = checkEmulation())
+    return e;
   options.target = targetOpt;
+  options.arch = archOpt;
+  options.seed = seedOpt;
   if (cpuOpt != "auto")
     options.target += ":" + cpuOpt;
   options.kernelDir = kernelDirOpt;
-  options.scanBits = scanBitsOpt;
   options.selectBlock = selectBlockOpt;
   options.lag = lagOpt;
   options.splits = splitsOpt;
@@ -265,7 +346,9 @@ static Error parseOptions(RunOptions &options) {
   if (outputOpt.empty() && jsonOpt.empty())
     reportOpt = true;
   options.measure = reportOpt || !jsonOpt.empty();
-  options.repeat = repeatOpt ? repeatOpt : options.measure ? 5 : 1;
+  options.repeat = repeatOpt                                ? repeatOpt
+                   : options.measure && !options.emulated() ? 5
+                                                            : 1;
   return Error::success();
 }
 
@@ -391,7 +474,7 @@ static Error runAll(const RunOptions &options, const CaseFile &file) {
 
   if (options.measure) {
     report.setExactNote(runner.exactNote());
-    if (!options.onGpu()) {
+    if (!options.onGpu() && !options.emulated()) {
       Expected<Bandwidth> bandwidth = measureReadBandwidth(pool);
       if (!bandwidth)
         return bandwidth.takeError();

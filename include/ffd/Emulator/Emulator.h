@@ -59,8 +59,13 @@ struct Argument {
   }
 };
 
+/// How `mma` on floats adds: the exact sum rounded once, or aligned and cut off
+/// as the tensor cores of a generation do (docs/emulator.md).
+enum class TensorCores { Exact, Ampere, Hopper };
+
 struct Options {
   uint64_t seed = 1;
+  TensorCores tensorCores = TensorCores::Exact;
   /// Bounds and alignment of every access.
   bool checkMemory = true;
   /// Happens-before races and reads of unwritten shared memory; needs
@@ -84,6 +89,12 @@ struct Report {
   std::string message;
   /// Of the operation at fault, and of the earlier access in a race.
   std::optional<mlir::Location> location, otherLocation;
+  /// What else a kernel has that the emulator does not know, in its order.
+  struct Finding {
+    std::string message;
+    std::optional<mlir::Location> location;
+  };
+  std::vector<Finding> more;
   /// Absent for errors that no lane caused (unknown operations).
   bool hasLane = false;
   std::array<uint32_t, 3> block = {0, 0, 0};
