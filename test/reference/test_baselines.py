@@ -239,7 +239,7 @@ def test_split_next_to_the_middle_code() -> None:
     spec = Spec(F16)
     s = F16.round(amax / np.float32(1.5))
     k = np.zeros((128, 1024), np.float32)
-    k[0], k[1] = amax, F16.round(-s * np.float32(2.0 ** -25))
+    k[0], k[1] = amax, F16.round(-s * np.float32(2.0 ** -24))
     for i, factor in enumerate((1 - 2.0 ** -10, 1 + 2.0 ** -10, 0.5, 2)):
         k[2 + i] = F16.round(k[1] * np.float32(factor))
     want = split_reference(k, spec)
