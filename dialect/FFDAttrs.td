@@ -152,12 +152,12 @@ def FFD_ScheduleAttr : FFD_Attr<"Schedule", "schedule"> {
 def FFD_Domain : I32EnumAttr<"Domain", "what a distribute loop runs over", [
     I32EnumAttrCase<"candidates", 0>, I32EnumAttrCase<"share", 1>,
     I32EnumAttrCase<"worklist", 2>, I32EnumAttrCase<"tail", 3>,
-    I32EnumAttrCase<"tail_share", 4>]> {
+    I32EnumAttrCase<"tail_share", 4>, I32EnumAttrCase<"commit", 5>]> {
   let cppNamespace = "::mlir::ffd";
 }
 def FFD_Combiner : I32EnumAttr<"Combiner", "how iterations combine", [
     I32EnumAttrCase<"max", 0>, I32EnumAttrCase<"append", 1>,
-    I32EnumAttrCase<"state", 2>]> {
+    I32EnumAttrCase<"state", 2>, I32EnumAttrCase<"scales", 4>]> {
   let cppNamespace = "::mlir::ffd";
 }
 

@@ -700,6 +700,85 @@ def FFD_GPUAccumulateOp : FFD_GPUOp<"accumulate", [
   let hasVerifier = 1;
 }
 
+//===--- Splitting a block -------------------------------------------------===//
+
+def FFD_GPUKeyMaximaOp : FFD_GPUOp<"key_maxima", [Pure]> {
+  let summary = "the largest magnitude of every channel of a tile";
+  let description = [{
+    `keys` are 16 tokens as the layout's registers have them: per group and
+    register `i`, two words of four elements. The result, the same in all lanes
+    of one `tq`, has eight entries per group in scale order: the bits of the
+    largest `|k|` of a channel. They order like the numbers, and NaN above all.
+
+    Constraints:
+    * (split_tile_c1) `keys` has eight words per channel group, the result as
+      many entries.
+
+    Example:
+
+    ```mlir
+    %m = ffd.gpu.key_maxima %k : (vector<32xi32>) -> vector<32xi32>
+    ```
+  }];
+  let arguments = (ins FFD_Words:$keys);
+  let results = (outs FFD_Words:$result);
+  let assemblyFormat = "$keys attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+def FFD_GPUSplitScaleOp : FFD_GPUOp<"split_scale", [Pure]> {
+  let summary = "the scale of a channel from its largest magnitude";
+  let description = [{
+    split_c1 to split_c4 for one channel, per lane: the bits of `s`, and
+    `inv * 256`. The factor of a channel that is not finite (split_c3) is NaN,
+    which makes its codes 0 in `ffd.gpu.split_tile`.
+
+    Constraints:
+    * (scan_o1) `bits` is 2, 4 or 8.
+
+    Example:
+
+    ```mlir
+    %s, %f = ffd.gpu.split_scale %amax bits 2 elements f16 : i32, f32
+    ```
+  }];
+  let arguments = (ins I32:$maximum, I64Attr:$bits, TypeAttr:$element);
+  let results = (outs I32:$scale, F32:$factor);
+  let assemblyFormat = [{
+    $maximum `bits` $bits `elements` $element attr-dict `:` type($scale) `,`
+    type($factor)
+  }];
+  let hasVerifier = 1;
+}
+
+def FFD_GPUSplitTileOp : FFD_GPUOp<"split_tile", [Pure]> {
+  let summary = "codes and residuals of 16 tokens";
+  let description = [{
+    split_c4 and split_c5: the lane's words of the thumbnail and of the residual
+    plane, in the order of `docs/layout.md`, from its keys (`ffd.gpu.key_maxima`)
+    and the factors of its channels in scale order.
+
+    Constraints:
+    * (split_tile_c1) `keys` has eight words per channel group, `factors` as many
+      floats, `residuals` half as many words, `codes` `bits` / 8 of that;
+    * (scan_o1) `bits` is 2, 4 or 8.
+
+    Example:
+
+    ```mlir
+    %c, %r = ffd.gpu.split_tile %k, %f bits 2 elements f16 : (vector<32xi32>, vector<32xf32>) -> (vector<4xi32>, vector<16xi32>)
+    ```
+  }];
+  let arguments = (ins FFD_Words:$keys, FFD_Floats:$factors, I64Attr:$bits,
+                       TypeAttr:$element);
+  let results = (outs FFD_Words:$codes, FFD_Words:$residuals);
+  let assemblyFormat = [{
+    $keys `,` $factors `bits` $bits `elements` $element attr-dict `:`
+    functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+}
+
 //===--- The end of a piece ------------------------------------------------===//
 
 def FFD_GPUArriveOp : FFD_GPUOp<"arrive", [MemoryEffects<[MemRead, MemWrite]>]> {

@@ -113,6 +113,51 @@ def FFD_CacheViewOp : FFD_Op<"cache.view", [Pure]> {
   let hasVerifier = 1;
 }
 
+//===--- Growing the cache -------------------------------------------------===//
+
+def FFD_AppendOp : FFD_Op<"append", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "append tokens to the sequences of a cache";
+  let description = [{
+    Rows `offsets[b]` up to `offsets[b + 1]` of `keys` and `values` become the
+    newest tokens of sequence `b`. Blocks that are then older than the cache's
+    `lag` are committed: what `ffd.split` says of their keys goes to the pages
+    that the page table names, `smax` rises to their scales (split_c6), and the
+    tail holds the rest. `new_lengths[b]` becomes `lengths[b]` plus what was
+    appended; where they are other memory, `lengths` stay, so that all layers of
+    a step can start from them.
+
+    A sequence that cannot take its tokens stays as it is, all of it, and
+    `errors[b]` receives the reasons as bits (`ffdAppendError` of `abi.h`): more
+    committed blocks than `reserved[b]`, a page id that is no page, a tail that
+    is too short, or a length or count that makes no sense.
+
+    Constraints:
+    * (append_c1) shapes: keys `[tokens, Hkv, D]`, values `[tokens, Hkv, Dv]`,
+      offsets `[B + 1]`, reserved, new_lengths and errors `[B]`;
+    * (append_c2) element types of keys and values are the spec's.
+
+    Example:
+
+    ```mlir
+    ffd.append ins(%k, %v, %off, %res : memref<?x1x128xf16>, memref<?x1x128xf16>, memref<2xi32>, memref<1xi32>)
+        into %cache : !ffd.cache<#s> outs(%newlen, %err : memref<1xi32>, memref<1xi32>)
+    ```
+  }];
+  let arguments = (ins MemRefRankOf<[F16, BF16], [3]>:$keys,
+                       MemRefRankOf<[F16, BF16], [3]>:$values,
+                       MemRefRankOf<[I32], [1]>:$offsets,
+                       MemRefRankOf<[I32], [1]>:$reserved, FFD_CacheType:$cache,
+                       MemRefRankOf<[I32], [1]>:$new_lengths,
+                       MemRefRankOf<[I32], [1]>:$errors);
+  let assemblyFormat = [{
+    `ins` `(` $keys `,` $values `,` $offsets `,` $reserved `:` type($keys) `,`
+    type($values) `,` type($offsets) `,` type($reserved) `)`
+    `into` $cache `:` qualified(type($cache)) `outs` `(` $new_lengths `,` $errors
+    `:` type($new_lengths) `,` type($errors) `)` attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
 //===--- Selector and computer, in steps -----------------------------------===//
 
 /// Destination style over (query, cache, ...), on tensors or memrefs. The cache

@@ -55,5 +55,9 @@ def FFD_WorklistType : FFD_SpecType<"Worklist", "worklist",
     "kept selection blocks of a team, in ascending order">;
 def FFD_StateType : FFD_SpecType<"State", "state",
     "an online softmax: unnormalised output, reference, sum, per head">;
+def FFD_TokensType : FFD_SpecType<"Tokens", "tokens",
+    "16-bit keys and values of one quantisation block">;
+def FFD_ScalesType : FFD_SpecType<"Scales", "scales",
+    "the largest scale of every channel over some blocks">;
 
 #endif // FFD_TYPES

@@ -207,3 +207,36 @@ LogicalResult GPUAccumulateOp::verify() {
   return expectSize(*this, "values", getValues(), sizeOf(getOutput()),
                     "accumulate_c1");
 }
+
+LogicalResult GPUKeyMaximaOp::verify() {
+  if (sizeOf(getKeys()) % 8)
+    return emitOpError("'keys' has ")
+           << sizeOf(getKeys())
+           << " words, expected eight per channel group (split_tile_c1)";
+  return expectSize(*this, "result", getResult(), sizeOf(getKeys()),
+                    "split_tile_c1");
+}
+
+LogicalResult GPUSplitScaleOp::verify() {
+  return success(succeeded(expectBits(*this, getBits())) &&
+                 succeeded(expectElement(*this, getElement())));
+}
+
+LogicalResult GPUSplitTileOp::verify() {
+  if (failed(expectBits(*this, getBits())) ||
+      failed(expectElement(*this, getElement())))
+    return failure();
+  int64_t words = sizeOf(getKeys());
+  if (words % 8)
+    return emitOpError("'keys' has ")
+           << words
+           << " words, expected eight per channel group (split_tile_c1)";
+  return success(
+      succeeded(expectSize(*this, "factors", getFactors(), words,
+                           "split_tile_c1")) &&
+      succeeded(expectSize(*this, "residuals", getResiduals(), words / 2,
+                           "split_tile_c1")) &&
+      succeeded(expectSize(*this, "codes", getCodes(),
+                           words / 2 * int64_t(getBits()) / 8,
+                           "split_tile_c1")));
+}

@@ -202,6 +202,40 @@ LogicalResult SplitOp::verify() {
 }
 
 //===----------------------------------------------------------------------===//
+// AppendOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult AppendOp::verify() {
+  SpecAttr spec = getCache().getType().getSpec();
+  StringRef constraint = "append_c1";
+  Type keys = getKeys().getType(), values = getValues().getType();
+  if (failed(checkElement(*this, "keys", keys, spec.getElement(),
+                          "append_c2")) ||
+      failed(checkElement(*this, "values", values, spec.getElement(),
+                          "append_c2")) ||
+      failed(checkSize(*this, "keys", keys, 2, spec.getHeadDim(), "head_dim",
+                       constraint)) ||
+      failed(checkSize(*this, "values", values, 2, spec.getValueDim(),
+                       "value_dim", constraint)) ||
+      failed(checkSize(*this, "values", values, 0,
+                       getKeys().getType().getDimSize(0), "tokens",
+                       constraint)) ||
+      failed(checkSize(*this, "values", values, 1,
+                       getKeys().getType().getDimSize(1), "kv heads",
+                       constraint)))
+    return failure();
+  int64_t batch = getReserved().getType().getDimSize(0);
+  return success(
+      succeeded(checkSize(*this, "offsets", getOffsets().getType(), 0,
+                          ShapedType::isDynamic(batch) ? batch : batch + 1,
+                          "batch + 1", constraint)) &&
+      succeeded(checkSize(*this, "new_lengths", getNewLengths().getType(), 0,
+                          batch, "batch", constraint)) &&
+      succeeded(checkSize(*this, "errors", getErrors().getType(), 0, batch,
+                          "batch", constraint)));
+}
+
+//===----------------------------------------------------------------------===//
 // CacheViewOp
 //===----------------------------------------------------------------------===//
 

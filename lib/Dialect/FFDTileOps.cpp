@@ -59,6 +59,8 @@ static SmallVector<bool> domainIsIndex(Domain domain) {
   case Domain::share:
   case Domain::tail_share:
     return {true, true, true};
+  case Domain::commit:
+    return {true, true, true, true};
   case Domain::worklist:
     return {false};
   }
@@ -75,9 +77,10 @@ LogicalResult TileDistributeOp::verify() {
     return emitOpError("domain ")
            << stringifyDomain(getDomain()) << " runs over ("
            << getOver().getTypes() << "), expected "
-           << (isIndex[0]
-                   ? (isIndex.size() == 1 ? "(index)" : "(index, index, index)")
-                   : "a work list")
+           << (!isIndex[0]            ? "a work list"
+               : isIndex.size() == 1   ? "(index)"
+               : isIndex.size() == 3   ? "(index, index, index)"
+                                       : "(index, index, index, index)")
            << " (distribute_c1)";
 
   Block &block = getRegion().front();
@@ -113,6 +116,9 @@ LogicalResult TileDistributeOp::verify() {
   case Combiner::state:
     fits = isa<StateType>(yielded) && yielded == result && init == result;
     break;
+  case Combiner::scales:
+    fits = isa<ThumbnailType>(yielded) && isa<ScalesType>(result) && !init;
+    break;
   }
   if (!fits) {
     InFlightDiagnostic diag = emitOpError("combiner ")
@@ -124,6 +130,8 @@ LogicalResult TileDistributeOp::verify() {
                 << (getCombiner() == Combiner::max ? "scores and a row maximum"
                     : getCombiner() == Combiner::append
                         ? "a mask and a work list, without init"
+                    : getCombiner() == Combiner::scales
+                        ? "a thumbnail and scales, without init"
                         : "a state, with a state as init")
                 << " (distribute_c2)";
   }
@@ -167,4 +175,28 @@ LogicalResult TileLoadTailOp::verify() {
                           "tile_c2")) &&
       succeeded(checkSize(*this, "values", values, 3, spec.getValueDim(),
                           "value_dim", "tile_c2")));
+}
+
+/// New tokens fit the spec.
+static LogicalResult checkTokens(Operation *op, SpecAttr spec, Type keys,
+                                 Type values) {
+  return success(
+      succeeded(
+          checkElement(op, "keys", keys, spec.getElement(), "tile_c2")) &&
+      succeeded(
+          checkElement(op, "values", values, spec.getElement(), "tile_c2")) &&
+      succeeded(checkSize(op, "keys", keys, 2, spec.getHeadDim(), "head_dim",
+                          "tile_c2")) &&
+      succeeded(checkSize(op, "values", values, 2, spec.getValueDim(),
+                          "value_dim", "tile_c2")));
+}
+
+LogicalResult TileLoadTokensOp::verify() {
+  return checkTokens(*this, getResult().getType().getSpec(),
+                     getKeys().getType(), getValues().getType());
+}
+
+LogicalResult TileFinishAppendOp::verify() {
+  return checkTokens(*this, getScales().getType().getSpec(),
+                     getKeys().getType(), getValues().getType());
 }

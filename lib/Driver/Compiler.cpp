@@ -124,7 +124,7 @@ namespace {
 /// What a package says about a kernel, read off the module at the tile level.
 struct KernelFacts {
   SpecAttr spec;
-  bool exact = false;
+  ::ffd::Program program = ::ffd::Program::Decode;
   unsigned teams = 0;
 
   explicit KernelFacts(ModuleOp module) {
@@ -133,7 +133,10 @@ struct KernelFacts {
         spec = team.getSpec();
         ++teams;
       }
-      exact |= isa<TileExactExtentOp>(op);
+      if (isa<TileExactExtentOp>(op))
+        program = ::ffd::Program::Exact;
+      if (isa<TileAppendExtentOp>(op))
+        program = ::ffd::Program::Append;
     });
   }
 };
@@ -156,8 +159,7 @@ static FailureOr<std::string> makePackage(ModuleOp module,
   };
   ::ffd::Package package;
   package.kind = ::ffd::PackageKind::Ptx;
-  package.program =
-      facts.exact ? ::ffd::Program::Exact : ::ffd::Program::Decode;
+  package.program = facts.program;
   package.target = options.arch;
   package.entry = kernels[0].getName().str();
   SpecAttr spec = facts.spec;
@@ -283,7 +285,7 @@ FailureOr<std::string> mlir::ffd::compile(ModuleOp module, Stage stage,
             .wasInterrupted();
       })) {
     error = "the module has no kernel, expected a function with an ffd.decode, "
-            "ffd.exact, or the steps of one";
+            "ffd.exact, an ffd.append, or the steps of one";
     return failure();
   }
   return options.isCPU() ? compileForCPU(module, stage, options, error)

@@ -80,6 +80,43 @@ func.func @exact(%q: !query, %keys: !keys, %values: !values,
 }
 )mlir";
 
+static const char appendText[] = R"mlir(
+!keys = memref<?x?x$Dx$E>
+!vals = memref<?x?x$Vx$E>
+!cache = !ffd.cache<$SPEC>
+
+func.func @append(%keys: !keys, %vals: !vals, %offsets: memref<?xi32>,
+    %reserved: memref<?xi32>, %thumbnails: memref<?x?x$TBxi8>,
+    %residuals: memref<?x?x$RBxi8>, %values: memref<?x?x$VNx$E>,
+    %smax: memref<?x?x$PDx$E>, %tail_k: memref<?x?x?x$Dx$E>,
+    %tail_v: memref<?x?x?x$Vx$E>, %pages: memref<?x?xi32>,
+    %lengths: memref<?xi32>, %lag: i32, %new_lengths: memref<?xi32>,
+    %errors: memref<?xi32>) {
+  %cache = ffd.cache.view thumbnails(%thumbnails) residuals(%residuals)
+      values(%values) smax(%smax) tails(%tail_k, %tail_v) pages(%pages)
+      lengths(%lengths) lag(%lag)
+      : memref<?x?x$TBxi8>, memref<?x?x$RBxi8>, memref<?x?x$VNx$E>,
+        memref<?x?x$PDx$E>, memref<?x?x?x$Dx$E>, memref<?x?x?x$Vx$E>,
+        memref<?x?xi32>, memref<?xi32> -> !cache
+  ffd.append ins(%keys, %vals, %offsets, %reserved
+      : !keys, !vals, memref<?xi32>, memref<?xi32>) into %cache : !cache
+      outs(%new_lengths, %errors : memref<?xi32>, memref<?xi32>)
+  return
+}
+)mlir";
+
+static StringRef programText(Program program) {
+  switch (program) {
+  case Program::Decode:
+    return decodeText;
+  case Program::Exact:
+    return exactText;
+  case Program::Append:
+    return appendText;
+  }
+  llvm_unreachable("all programs have a text");
+}
+
 OwningOpRef<ModuleOp> mlir::ffd::buildProgram(MLIRContext *context,
                                               Program program, SpecAttr spec,
                                               StringRef selector) {
@@ -97,7 +134,7 @@ OwningOpRef<ModuleOp> mlir::ffd::buildProgram(MLIRContext *context,
       {"$D", std::to_string(spec.getHeadDim())},
       {"$V", std::to_string(spec.getValueDim())},
       {"$E", spec.isBF16() ? "bf16" : "f16"}};
-  std::string text = program == Program::Decode ? decodeText : exactText;
+  std::string text = programText(program).str();
   for (auto &[name, value] : replacements)
     for (size_t at = 0; (at = text.find(name, at)) != std::string::npos;
          at += value.size())

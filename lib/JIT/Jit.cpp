@@ -76,9 +76,11 @@ int ffdJitCompile(const ffdSpec *spec, const char *target, const char *program,
     which = Program::Decode;
   else if (llvm::StringRef(program) == "exact")
     which = Program::Exact;
+  else if (llvm::StringRef(program) == "append")
+    which = Program::Append;
   else
     return fail(result, std::string("program is '") + program +
-                            "', expected 'decode' or 'exact'");
+                            "', expected 'decode', 'exact' or 'append'");
 
   DialectRegistry registry;
   registerCompilerDialects(registry);

@@ -113,6 +113,15 @@ static LogicalResult tileExact(ExactOp op) {
   return success();
 }
 
+static LogicalResult tileAppend(AppendOp op) {
+  OpBuilder builder(op);
+  TileProgram program(builder, op.getLoc(), op.getCache().getType().getSpec());
+  program.begin();
+  program.append(op);
+  op.erase();
+  return success();
+}
+
 static LogicalResult tileAttend(AttendOp op) {
   OpBuilder builder(op);
   TileProgram program(builder, op.getLoc(), op.getCache().getType().getSpec());
@@ -180,7 +189,7 @@ struct TilePass : mlir::ffd::impl::FFDTileBase<TilePass> {
 
 private:
   static bool isRoot(Operation *op) {
-    return isa<DecodeOp, ExactOp, AttendOp, SelectOp>(op);
+    return isa<DecodeOp, ExactOp, AttendOp, SelectOp, AppendOp>(op);
   }
   static SmallVector<Operation *> getRoots(func::FuncOp function) {
     SmallVector<Operation *> roots;
@@ -198,6 +207,8 @@ private:
       return tileExact(exact);
     if (auto attend = dyn_cast<AttendOp>(root))
       return tileAttend(attend);
+    if (auto append = dyn_cast<AppendOp>(root))
+      return tileAppend(append);
     return tileSelect(cast<SelectOp>(root));
   }
 

@@ -151,3 +151,28 @@ Value TileProgram::attendTail(Value keys, Value values, Value state) {
 void TileProgram::finish(Value state, Value out, Value lse) {
   TileFinishOp::create(b, state, out, lse, row, split, splits);
 }
+
+void TileProgram::append(AppendOp op) {
+  Type index = b.getIndexType();
+  Value cache = op.getCache(), keys = op.getKeys(), values = op.getValues(),
+        offsets = op.getOffsets();
+  auto extent = TileAppendExtentOp::create(b, index, index, index, cache, row,
+                                           offsets, op.getReserved(),
+                                           op.getErrors());
+  Value scales = distribute(
+      Domain::commit, {extent.getFirst(), extent.getEnd(), split, splits},
+      Combiner::scales, {}, type<ScalesType>(), {},
+      [&](ValueRange arguments) -> Value {
+        Value block = arguments[0];
+        Value tokens = TileLoadTokensOp::create(
+            b, type<TokensType>(), cache, row, block, keys, values, offsets);
+        auto parts = TileSplitOp::create(b, type<ThumbnailType>(),
+                                         type<BodyType>(), tokens);
+        TileStoreBlockOp::create(b, parts.getThumbnail(), parts.getBody(),
+                                 cache, row, block);
+        return parts.getThumbnail();
+      });
+  TileFinishAppendOp::create(b, scales, cache, row, extent.getFirst(),
+                             extent.getEnd(), extent.getCount(), keys, values,
+                             offsets, op.getNewLengths(), split, splits);
+}

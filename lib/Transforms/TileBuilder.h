@@ -43,6 +43,8 @@ struct TileProgram {
   Value attendTail(Value keys, Value values, Value state);
   Value init(Value rowMax);
   void finish(Value state, Value out, Value lse);
+  /// The whole of an append, after begin().
+  void append(AppendOp op);
 
 private:
   template <typename T> Type type() { return T::get(b.getContext(), spec); }

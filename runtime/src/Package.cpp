@@ -195,10 +195,14 @@ private:
       }
     if (!known)
       return badField(Kind, "ptx, cubin or cpu-object");
-    if (text[ProgramKey] != "decode" && text[ProgramKey] != "exact")
-      return badField(ProgramKey, "decode or exact");
-    package.program =
-        text[ProgramKey] == "decode" ? Program::Decode : Program::Exact;
+    known = false;
+    for (Program program : {Program::Decode, Program::Exact, Program::Append})
+      if (text[ProgramKey] == programName(program)) {
+        package.program = program;
+        known = true;
+      }
+    if (!known)
+      return badField(ProgramKey, "decode, exact or append");
     if (!isName(text[Target]))
       return badField(Target, "the name of a target");
     if (!isName(text[Entry]))

@@ -59,7 +59,9 @@ static cl::opt<Program> program(
     "program", cl::cat(category), cl::init(Program::Decode),
     cl::desc("what to build without a file:"),
     cl::values(clEnumValN(Program::Decode, "decode", "sparse decode (default)"),
-               clEnumValN(Program::Exact, "exact", "exact decode, the rival")));
+               clEnumValN(Program::Exact, "exact", "exact decode, the rival"),
+               clEnumValN(Program::Append, "append",
+                          "append tokens to a split cache (GPU)")));
 static cl::opt<std::string>
     selector("selector", cl::cat(category), cl::init("top_delta"),
              cl::value_desc("top_delta|all|'top_k<8>'|'top_p<0.9>'"),
@@ -153,6 +155,13 @@ static std::string findIdleOption(const CompilerOptions &options) {
         result = idle(*option, "with a file, which says itself what to build");
   if (result.empty() && program == Program::Exact)
     result = idle(selector, "with --program=exact, which selects nothing");
+  if (program == Program::Append)
+    for (const cl::Option *option : std::initializer_list<const cl::Option *>{
+             &selector, &group, &selectBlock, &fuse, &warps, &ctas, &stages,
+             &slots})
+      if (result.empty())
+        result = idle(*option, "with --program=append, whose kernel does not "
+                               "depend on it");
   if (options.isCPU())
     for (const cl::opt<int64_t> *option : {&warps, &ctas, &stages, &slots})
       if (result.empty())

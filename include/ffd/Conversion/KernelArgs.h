@@ -26,10 +26,21 @@ enum class KernelArg {
 #include "ffd/Conversion/KernelArgs.def"
 };
 
+/// One field of `ffdAppendArgs`.
+enum class AppendArg {
+#define FFD_APPEND_ARG(FIELD, KIND) FIELD,
+#include "ffd/Conversion/AppendArgs.def"
+};
+
+/// Whether the program appends to a cache: its kernel gets `ffdAppendArgs`.
+bool isAppend(TileTeamsOp teams);
+
 /// Loads a field of the argument struct that `args` (!llvm.ptr) points to: an
 /// !llvm.ptr, i64, i32 or f32.
 Value loadKernelArg(OpBuilder &builder, Location loc, Value args,
                     KernelArg arg);
+Value loadKernelArg(OpBuilder &builder, Location loc, Value args,
+                    AppendArg arg);
 
 /// Checks that everything the teams op takes from outside is an argument of its
 /// function in a role that the kernel ABI has, and says which is not.

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Builds the L1 IR of a decode, or of its exact rival, from nothing but a spec:
-// what `ffd-compile` and the JIT start from when they are given no file.
+// Builds the L1 IR of a decode, of its exact rival, or of an append to a cache,
+// from nothing but a spec: what `ffd-compile` and the JIT start from when they are given no file.
 //
 //===----------------------------------------------------------------------===//
 #ifndef FFD_DRIVER_PROGRAMS_H
@@ -18,11 +18,12 @@
 
 namespace mlir::ffd {
 
-enum class Program { Decode, Exact };
+enum class Program { Decode, Exact, Append };
 
 /// The program for a complete spec, as a module with one function named after
-/// it ("decode" or "exact"): the algorithm in steps for a decode (fusing is the
-/// pipeline's business), `ffd.exact` for the other. `selector` is the text of a
+/// it ("decode", "exact" or "append"): the algorithm in steps for a decode
+/// (fusing is the pipeline's business), `ffd.exact` or `ffd.append` for the
+/// others. `selector` is the text of a
 /// selector attribute. The context must have the ffd, func and tensor dialects.
 OwningOpRef<ModuleOp> buildProgram(MLIRContext *context, Program program,
                                    SpecAttr spec,

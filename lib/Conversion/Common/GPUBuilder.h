@@ -55,6 +55,10 @@ public:
         *this, getFloatAttr(f32(), APFloat::getInf(APFloat::IEEEsingle(),
                                                    negative)));
   }
+  Value nan() {
+    return arith::ConstantOp::create(
+        *this, getFloatAttr(f32(), APFloat::getNaN(APFloat::IEEEsingle())));
+  }
 
   //===--- Integers --------------------------------------------------------===//
 

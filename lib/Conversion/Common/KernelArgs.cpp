@@ -33,10 +33,14 @@ static const Field fields[] = {
   {offsetof(ffdDecodeArgs, FIELD), Kind::KIND},
 #include "ffd/Conversion/KernelArgs.def"
 };
+static const Field appendFields[] = {
+#define FFD_APPEND_ARG(FIELD, KIND)                                            \
+  {offsetof(ffdAppendArgs, FIELD), Kind::KIND},
+#include "ffd/Conversion/AppendArgs.def"
+};
 
-Value mlir::ffd::loadKernelArg(OpBuilder &builder, Location loc, Value args,
-                               KernelArg arg) {
-  const Field &field = fields[static_cast<unsigned>(arg)];
+static Value loadField(OpBuilder &builder, Location loc, Value args,
+                       const Field &field) {
   Type ptr = LLVM::LLVMPointerType::get(builder.getContext());
   Type type;
   switch (field.kind) {
@@ -59,6 +63,22 @@ Value mlir::ffd::loadKernelArg(OpBuilder &builder, Location loc, Value args,
   auto load = LLVM::LoadOp::create(builder, loc, type, address);
   load.setInvariant(true);
   return load;
+}
+
+Value mlir::ffd::loadKernelArg(OpBuilder &builder, Location loc, Value args,
+                               KernelArg arg) {
+  return loadField(builder, loc, args, fields[static_cast<unsigned>(arg)]);
+}
+
+Value mlir::ffd::loadKernelArg(OpBuilder &builder, Location loc, Value args,
+                               AppendArg arg) {
+  return loadField(builder, loc, args,
+                   appendFields[static_cast<unsigned>(arg)]);
+}
+
+bool mlir::ffd::isAppend(TileTeamsOp teams) {
+  return llvm::any_of(*teams.getBody(),
+                      [](Operation &op) { return isa<TileAppendExtentOp>(op); });
 }
 
 /// The program must be all that the function does: no branch may decide whether
@@ -87,6 +107,18 @@ static LogicalResult checkDomain(TileDistributeOp loop, TileTeamsOp teams) {
   if (loop.getDomain() == Domain::worklist)
     return success();
   Value count = loop.getOver().front();
+  if (loop.getDomain() == Domain::commit) {
+    auto extent = count.getDefiningOp<TileAppendExtentOp>();
+    if (extent && count == extent.getFirst() &&
+        loop.getOver()[1] == extent.getEnd() &&
+        loop.getOver()[2] == teams.getSplit() &&
+        loop.getOver()[3] == teams.getSplits())
+      return success();
+    return loop.emitOpError("domain commit runs over other values than its "
+                            "team's, expected 'first' and 'end' of "
+                            "'ffd.tile.append_extent', and the split and the "
+                            "number of splits of 'ffd.tile.teams'");
+  }
   bool tail = loop.getDomain() == Domain::tail ||
               loop.getDomain() == Domain::tail_share;
   bool known;
@@ -163,6 +195,23 @@ LogicalResult mlir::ffd::checkKernelArguments(TileTeamsOp teams) {
           succeeded(check(op, "values", tail.getValues(), "tail_v")));
     if (auto extent = dyn_cast<TileExactExtentOp>(op))
       return check(op, "lengths", extent.getLengths(), "lengths");
+    if (auto extent = dyn_cast<TileAppendExtentOp>(op))
+      return success(
+          succeeded(check(op, "offsets", extent.getOffsets(), "offsets")) &&
+          succeeded(check(op, "reserved", extent.getReserved(), "reserved")) &&
+          succeeded(check(op, "errors", extent.getErrors(), "errors")));
+    if (auto load = dyn_cast<TileLoadTokensOp>(op))
+      return success(
+          succeeded(check(op, "keys", load.getKeys(), "k")) &&
+          succeeded(check(op, "values", load.getValues(), "v")) &&
+          succeeded(check(op, "offsets", load.getOffsets(), "offsets")));
+    if (auto finish = dyn_cast<TileFinishAppendOp>(op))
+      return success(
+          succeeded(check(op, "keys", finish.getKeys(), "k")) &&
+          succeeded(check(op, "values", finish.getValues(), "v")) &&
+          succeeded(check(op, "offsets", finish.getOffsets(), "offsets")) &&
+          succeeded(check(op, "new_lengths", finish.getNewLengths(),
+                          "new_lengths")));
     return success();
   });
   if (result.wasInterrupted())

@@ -36,7 +36,8 @@ static std::optional<Results> lowerOp(WarpBuilder &b, Operation *op) {
             GPURingHandoverOp, GPUQuantizeQueryOp, GPUScaleQueryOp,
             GPUOrderedDotOp, GPUScaleFragmentOp, GPUFoldOp, GPUCentreOp,
             GPUScanTileOp, GPUPushKeepOp, GPUKeepMaskOp, GPUDotTileOp,
-            GPURefineTileOp, GPUSoftmaxStepOp, GPUAccumulateOp>(
+            GPURefineTileOp, GPUSoftmaxStepOp, GPUAccumulateOp, GPUKeyMaximaOp,
+            GPUSplitScaleOp, GPUSplitTileOp>(
           [&](auto concrete) { return std::optional(lower(b, concrete)); })
       .Default([](Operation *) { return std::nullopt; });
 }

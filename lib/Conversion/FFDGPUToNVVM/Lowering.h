@@ -159,6 +159,10 @@ Results lower(WarpBuilder &b, GPUCentreOp op);
 Results lower(WarpBuilder &b, GPUScanTileOp op);
 Results lower(WarpBuilder &b, GPUPushKeepOp op);
 Results lower(WarpBuilder &b, GPUKeepMaskOp op);
+// Split.cpp
+Results lower(WarpBuilder &b, GPUKeyMaximaOp op);
+Results lower(WarpBuilder &b, GPUSplitScaleOp op);
+Results lower(WarpBuilder &b, GPUSplitTileOp op);
 // Attend.cpp
 Results lower(WarpBuilder &b, GPUDotTileOp op);
 Results lower(WarpBuilder &b, GPURefineTileOp op);

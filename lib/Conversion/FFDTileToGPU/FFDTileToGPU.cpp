@@ -9,6 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Append.h"
 #include "Kernel.h"
 
 #include "ffd/Conversion/GPUPipeline.h"
@@ -34,22 +35,35 @@ static LLVM::LLVMStructType argumentStruct(Builder &b) {
   return LLVM::LLVMStructType::getLiteral(b.getContext(), types);
 }
 
+/// The same of an append.
+static LLVM::LLVMStructType appendStruct(Builder &b) {
+  Type ptr = LLVM::LLVMPointerType::get(b.getContext());
+  Type i64 = b.getI64Type(), i32 = b.getI32Type();
+  Type types[] = {
+#define FFD_APPEND_ARG(FIELD, KIND) KIND,
+#include "ffd/Conversion/AppendArgs.def"
+  };
+  return LLVM::LLVMStructType::getLiteral(b.getContext(), types);
+}
+
 /// An empty kernel with its launch attributes, named like the function.
 static LLVM::LLVMFuncOp createKernel(OpBuilder &b, FunctionOpInterface function,
-                                     const KernelPlan &plan) {
+                                     int64_t threads, int64_t ctas,
+                                     int64_t sharedBytes,
+                                     LLVM::LLVMStructType arguments) {
   MLIRContext *context = b.getContext();
   auto type = LLVM::LLVMFunctionType::get(
       LLVM::LLVMVoidType::get(context), {LLVM::LLVMPointerType::get(context)});
   auto kernel =
       LLVM::LLVMFuncOp::create(b, function.getLoc(), function.getName(), type);
   kernel->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), b.getUnitAttr());
-  kernel->setAttr("nvvm.reqntid", b.getDenseI32ArrayAttr(
-                                      {static_cast<int32_t>(plan.threads())}));
-  kernel->setAttr("nvvm.minctasm", b.getI32IntegerAttr(plan.ctas));
-  kernel->setAttr(kThreadsAttr, b.getI64IntegerAttr(plan.threads()));
-  kernel->setAttr(kSharedBytesAttr, b.getI64IntegerAttr(plan.sharedBytes));
-  kernel->setAttr(kCtasAttr, b.getI64IntegerAttr(plan.ctas));
-  kernel.setArgAttr(0, "llvm.byval", TypeAttr::get(argumentStruct(b)));
+  kernel->setAttr("nvvm.reqntid",
+                  b.getDenseI32ArrayAttr({static_cast<int32_t>(threads)}));
+  kernel->setAttr("nvvm.minctasm", b.getI32IntegerAttr(ctas));
+  kernel->setAttr(kThreadsAttr, b.getI64IntegerAttr(threads));
+  kernel->setAttr(kSharedBytesAttr, b.getI64IntegerAttr(sharedBytes));
+  kernel->setAttr(kCtasAttr, b.getI64IntegerAttr(ctas));
+  kernel.setArgAttr(0, "llvm.byval", TypeAttr::get(arguments));
   kernel.setArgAttr(0, "llvm.align", b.getI64IntegerAttr(8));
   kernel.setArgAttr(0, "nvvm.grid_constant", b.getUnitAttr());
   return kernel;
@@ -65,14 +79,25 @@ static LogicalResult lowerKernel(TileTeamsOp teams, const GPUArch &arch) {
       return op.emitOpError(
           "stands beside ffd.tile.teams, expected nothing but "
           "the team's program in a kernel");
-  FailureOr<KernelPlan> plan = makePlan(teams, arch);
-  if (failed(plan))
-    return failure();
   OpBuilder builder(function);
-  LLVM::LLVMFuncOp kernel = createKernel(builder, function, *plan);
-  builder.setInsertionPointToStart(kernel.addEntryBlock(builder));
-  KernelEmitter emitter(builder, teams, *plan, kernel);
-  if (failed(emitter.emit())) {
+  LLVM::LLVMFuncOp kernel;
+  LogicalResult result = success();
+  if (isAppend(teams)) {
+    AppendPlan plan(teams.getSpec());
+    kernel = createKernel(builder, function, plan.threads, plan.ctas,
+                          plan.sharedBytes, appendStruct(builder));
+    builder.setInsertionPointToStart(kernel.addEntryBlock(builder));
+    result = AppendEmitter(builder, teams, plan, kernel).emit();
+  } else {
+    FailureOr<KernelPlan> plan = makePlan(teams, arch);
+    if (failed(plan))
+      return failure();
+    kernel = createKernel(builder, function, plan->threads(), plan->ctas,
+                          plan->sharedBytes, argumentStruct(builder));
+    builder.setInsertionPointToStart(kernel.addEntryBlock(builder));
+    result = KernelEmitter(builder, teams, *plan, kernel).emit();
+  }
+  if (failed(result)) {
     kernel.erase();
     return failure();
   }

@@ -207,6 +207,8 @@ LogicalResult KernelEmitter::emitDistribute(TileDistributeOp loop) {
   }
   case Domain::tail_share:
     return emitTailShare(loop);
+  case Domain::commit:
+    break;
   }
   return loop.emitOpError("over '")
          << stringifyDomain(loop.getDomain()) << "' combines by '"

@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Plan.h"
+#include "ffd/Conversion/KernelArgs.h"
 #include "ffd/Conversion/Passes.h"
 
 namespace mlir::ffd {
@@ -32,6 +33,9 @@ struct SchedulePass : mlir::ffd::impl::FFDScheduleBase<SchedulePass> {
       return signalPassFailure();
     WalkResult result =
         getOperation().walk([&](TileTeamsOp teams) -> WalkResult {
+          // An append has one schedule.
+          if (isAppend(teams))
+            return WalkResult::advance();
           FailureOr<KernelPlan> plan = makePlan(teams, *target);
           if (failed(plan))
             return failure();

@@ -42,6 +42,9 @@ LogicalResult Emitter::emit(TileDistributeOp op) {
     set(op.getResult(), get<StateValue>(op.getInit()));
     return emitDomain(op);
   }
+  case Combiner::scales:
+    return op.emitOpError("combines by scales, which cannot be lowered for the "
+                          "CPU: the runtime appends there itself");
   }
   llvm_unreachable("unknown combiner");
 }

@@ -20,12 +20,21 @@
 
 namespace ffd {
 
-/// Which of the two programs a kernel runs: the sparse decode over a split
-/// cache or exact attention over row-major 16-bit K and V.
-enum class Program { Decode, Exact };
+/// Which program a kernel runs: the sparse decode over a split cache, exact
+/// attention over row-major 16-bit K and V, or the append to a split cache
+/// (GPU only; of the spec, group and select_block do not matter to it).
+enum class Program { Decode, Exact, Append };
 
 inline const char *programName(Program program) {
-  return program == Program::Decode ? "decode" : "exact";
+  switch (program) {
+  case Program::Decode:
+    return "decode";
+  case Program::Exact:
+    return "exact";
+  case Program::Append:
+    return "append";
+  }
+  return "unknown";
 }
 
 inline const char *elementName(int32_t element) {

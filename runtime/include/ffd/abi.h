@@ -129,6 +129,65 @@ typedef struct ffdPlanArgs {
                                do not depend on its batch                     */
 } ffdPlanArgs;
 
+/* Why an append left a sequence alone: bits of ffdAppendArgs::errors. */
+typedef enum ffdAppendError {
+  FFD_APPEND_BEYOND_RESERVATION = 1, /* more committed blocks than reserved   */
+  FFD_APPEND_BAD_PAGE = 2,           /* a page id below 0 or not below pages  */
+  FFD_APPEND_TAIL_TOO_SHORT = 4,     /* the rest exceeds tail_tokens          */
+  FFD_APPEND_BAD_LENGTH = 8          /* a length below 0, offsets that fall, or
+                                        a sum above 2^31 - 1                  */
+} ffdAppendError;
+
+/* Appends tokens to many sequences at once (`ffd.append`), on a GPU: one kernel
+ * parameter, the struct by value; grid = batch * kv_heads * splits CTAs in x.
+ * Everything but the grid is read on the device, so a captured launch stays
+ * valid while sequences grow.
+ *
+ * Blocks that are complete and older than `lag` are committed, their bytes the
+ * same as the CPU's. A sequence that cannot take its tokens stays as it is, and
+ * its word of `errors` gets the reasons; the others are not affected.
+ *
+ * Shapes, strides and alignment as in ffdDecodeArgs; k and v have 16 bytes too.
+ * k and v may be NULL if no sequence gets tokens, planes and page_table if none
+ * has or commits blocks. */
+typedef struct ffdAppendArgs {
+  const void *k;             /* [token][kv head][head_dim] element, the new
+                                tokens of all sequences                       */
+  const void *v;             /* [token][kv head][value_dim] element           */
+  void *thumbnails;          /* plane                                         */
+  void *residuals;           /* plane                                         */
+  void *values;              /* plane                                         */
+  void *smax;                /* [row][padded head_dim]; a row that had no
+                                committed blocks starts from zero             */
+  void *tail_k;              /* [sequence][kv head][token][head_dim]          */
+  void *tail_v;              /* [sequence][kv head][token][value_dim]         */
+  const int32_t *page_table; /* [batch][page_stride] page ids                 */
+  const int32_t *lengths;    /* [batch] tokens before the append              */
+  int32_t *new_lengths;      /* [batch] receives the tokens after it; may be
+                                `lengths` itself, or NULL                     */
+  const int32_t *offsets;    /* [batch + 1] sequence b gets rows offsets[b] up
+                                to offsets[b + 1] - 1 of k and v              */
+  const int32_t *reserved;   /* [batch] entries of page_table that are valid  */
+  int32_t *errors;           /* [batch] bits of ffdAppendError are added, none
+                                is ever taken away                            */
+  void *workspace;           /* Layout::appendWorkspaceBytes, counters zero (a
+                                launch leaves them zero); NULL will do with one
+                                split and lengths that stay                   */
+  int64_t k_token_stride;    /* elements, a multiple of 8                     */
+  int64_t k_head_stride;     /* elements, a multiple of 8                     */
+  int64_t v_token_stride;    /* elements, a multiple of 8                     */
+  int64_t v_head_stride;     /* elements, a multiple of 8                     */
+  int64_t page_stride;       /* entries                                       */
+  int64_t tail_batch_stride; /* token rows, not 0                             */
+  int64_t tail_head_stride;  /* token rows                                    */
+  int32_t batch;
+  int32_t kv_heads;
+  int32_t splits;            /* pieces per row, >= 1: they share its blocks    */
+  int32_t lag;               /* that of every append and decode of the cache  */
+  int32_t pages;             /* slots of the planes: ids are below it         */
+  int32_t tail_tokens;       /* token rows of one (sequence, kv head) tail    */
+} ffdAppendArgs;
+
 #ifdef __cplusplus
 }
 #endif

@@ -167,6 +167,19 @@ struct Layout {
                                           int64_t group) const {
     return partialsOffset(rows) + pieces * group * partialFloats() * 4;
   }
+  /// Where the largest scales of the pieces of an append start in its workspace:
+  /// behind one 32-bit arrival counter per row and one per sequence.
+  static constexpr int64_t appendPartialsOffset(int64_t batch, int64_t heads) {
+    return partialsOffset(batch * (heads + 1));
+  }
+  /// Bytes of workspace of an append in `splits` pieces per row: counters, then
+  /// [row][split][padded head dim] scales of 32 bits, which one piece does not
+  /// need.
+  constexpr int64_t appendWorkspaceBytes(int64_t batch, int64_t heads,
+                                         int64_t splits) const {
+    int64_t pieces = splits > 1 ? batch * heads * splits : 0;
+    return appendPartialsOffset(batch, heads) + pieces * paddedHeadDim() * 4;
+  }
 };
 
 } // namespace ffd
