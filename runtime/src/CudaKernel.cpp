@@ -143,6 +143,8 @@ Status CudaKernel::create(std::shared_ptr<CudaContext> context,
 Status CudaKernel::upload(const ffdDecodeArgs &args) {
   State &s = *state;
   s.resident = false;
+  if (kernelProgram == Program::Append)
+    return badProgram("decode' or 'exact");
   ArgExtents &x = s.extents;
   FFD_RETURN_IF_ERROR(measureArgs(kernelSpec, kernelProgram, args, x));
   s.device = args;
@@ -208,6 +210,8 @@ Status CudaKernel::launch() {
 }
 
 Status CudaKernel::launchResident(const ffdDecodeArgs &device) {
+  if (kernelProgram == Program::Append)
+    return badProgram("decode' or 'exact");
   if (!device.workspace || (device.plan ? device.pieces : device.splits) < 1)
     return Status::invalid(
         "launch over device memory: splits and pieces are " +
@@ -216,6 +220,23 @@ Status CudaKernel::launchResident(const ffdDecodeArgs &device) {
         ", expected at least 1 of what applies, and a workspace");
   return state->function.launch(State::grid(device), state->threads,
                                 state->sharedBytes, &device);
+}
+
+Status CudaKernel::launchAppend(const ffdAppendArgs &device, void *stream) {
+  const State &s = *state;
+  if (kernelProgram != Program::Append)
+    return badProgram("append");
+  FFD_RETURN_IF_ERROR(checkAppendArgs(kernelSpec, device));
+  const int64_t grid = int64_t(device.batch) * device.kv_heads * device.splits;
+  return stream ? s.function.launchOn(stream, grid, s.threads, s.sharedBytes,
+                                      &device)
+                : s.function.launch(grid, s.threads, s.sharedBytes, &device);
+}
+
+Status CudaKernel::badProgram(const char *expected) const {
+  return Status::invalid(std::string("the kernel's program is '") +
+                         programName(kernelProgram) + "', expected '" +
+                         expected + "'");
 }
 
 int64_t CudaKernel::residentCtas() const {

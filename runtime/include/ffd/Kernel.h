@@ -37,6 +37,9 @@ using CpuEntry = void (*)(const ffdDecodeArgs *args, int64_t row,
 Status checkArgs(const ffdSpec &spec, Program program,
                  const ffdDecodeArgs &args);
 
+/// Checks what a host sees of arguments whose memory is on a device.
+Status checkAppendArgs(const ffdSpec &spec, const ffdAppendArgs &args);
+
 /// Pieces per row so that `rows * pieces` tasks are at least `tasks`, no piece
 /// has fewer than 16 quantisation blocks, and there are at most 1024.
 int32_t pickSplits(const ffdSpec &spec, int64_t rows, int64_t maxLength,
@@ -109,6 +112,10 @@ public:
   /// device pointers, `splits` is at least 1 and the workspace is the caller's.
   /// Checks nothing that it cannot see from the host; does not wait.
   Status launchResident(const ffdDecodeArgs &device);
+  /// One launch of an append (Program::Append, the only launch it has) over
+  /// memory on the device, on a CUstream; null is that of launch(). Checks what
+  /// checkAppendArgs does; does not wait.
+  Status launchAppend(const ffdAppendArgs &device, void *stream = nullptr);
   /// CTAs that the device runs at a time.
   int64_t residentCtas() const;
   /// Registers and bytes of local memory (spills) of a thread.
@@ -121,6 +128,7 @@ public:
 private:
   struct State;
   CudaKernel(const ffdSpec &spec, Program program, std::string target);
+  Status badProgram(const char *expected) const;
   std::unique_ptr<State> state;
 };
 
