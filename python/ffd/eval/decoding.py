@@ -16,7 +16,7 @@ import numpy as np
 
 from .methods import Method
 from .problem import Problem
-from .smollm.model import Cache, Model, causal_attention, half
+from .smollm.model import Cache, Model, causal_attention, half, spread
 
 STRIDE = 128  # rows of one Problem; they then share FFD's committed blocks
 
@@ -68,13 +68,13 @@ def prefill(model: Model, tokens: list[int], room: int, progress=lambda layers: 
     return Context(model, cache, hidden[-1])
 
 
-def follow(context: Context, tokens: list[int], method: Method,
-           fixed: int | None = None) -> tuple[np.ndarray, Traffic]:
+def follow(context: Context, tokens: list[int], method: Method, fixed: int | None = None,
+           threads: int = 1) -> tuple[np.ndarray, Traffic]:
     """States [len(tokens), C] of tokens decoded behind the context with `method`;
     the context stays as it is. `fixed` tokens of it never change between calls
     (all, unless said otherwise)."""
     cache = copy.copy(context.cache)  # shares K and V, whose end is overwritten
-    model, traffic = context.model, Traffic()
+    total = Traffic()
     fixed = context.length if fixed is None else fixed
 
     def attention(layer: int, q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
@@ -83,26 +83,28 @@ def follow(context: Context, tokens: list[int], method: Method,
         start = len(k) - count
         out = np.empty((count, kv_heads, heads // kv_heads, v.shape[2]), np.float32)
         q = q.reshape(count, kv_heads, -1, D)
-        for head in range(kv_heads):
-            keys, values = (np.ascontiguousarray(x[:, head]) for x in (k, v))
+        # Pieces end where a block does.
+        ends = [*range(STRIDE - (start + 1) % STRIDE, count, STRIDE), count]
+        rows = list(zip([0, *ends], ends))
+        keys, values = (np.ascontiguousarray(x.transpose(1, 0, 2)) for x in (k, v))
+
+        def piece(item: int) -> Traffic:
+            head, (first, stop) = item // len(rows), rows[item % len(rows)]
+            lengths = start + 1 + np.arange(first, stop)
             store = context.store.setdefault((layer, head), {})
-            first = 0
-            while first < count:
-                stop = min(count, first + STRIDE - (start + first + 1) % STRIDE)
-                lengths = start + 1 + np.arange(first, stop)
-                problem = Problem(q[first:stop, head], keys, values, lengths, layer, head,
-                                  store=store, fixed=fixed)
-                result = method.run(problem)
-                out[first:stop, head] = half(result.o)
-                traffic.read += float(result.bytes.sum())
-                traffic.dense += float(lengths.sum()) * problem.token_bytes
-                shares = np.broadcast_to(result.kept.sum(axis=-1), result.lse.shape)
-                traffic.kept += float(shares.mean(axis=1).sum())
-                traffic.visible += float(lengths.sum())
-                first = stop
+            problem = Problem(q[first:stop, head], keys[head], values[head], lengths, layer, head,
+                              store=store, fixed=fixed)
+            result = method.run(problem)
+            out[first:stop, head] = half(result.o)
+            shares = np.broadcast_to(result.kept.sum(axis=-1), result.lse.shape)
+            return Traffic(float(result.bytes.sum()), float(lengths.sum()) * problem.token_bytes,
+                           float(shares.mean(axis=1).sum()), float(lengths.sum()))
+
+        for traffic in spread(piece, list(range(kv_heads * len(rows))), threads):
+            total.add(traffic)
         return out.reshape(count, heads, -1)
 
-    return model.extend(tokens, cache, attention), traffic
+    return context.model.extend(tokens, cache, attention), total
 
 
 def log_softmax(logits: np.ndarray) -> np.ndarray:

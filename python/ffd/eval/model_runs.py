@@ -8,6 +8,7 @@ Methods of one prompt run in parallel processes that share the prompt's K and V.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 import numpy as np
 from tqdm import tqdm
@@ -41,7 +42,7 @@ def perplexity(model: Model, text: str, name: str, tokens: int, last: int, metho
     context = _prompt(model, ids[:-last], last, f"{name} {tokens}", quiet)
     given = ids[-last:]
     exact = parse("exact")
-    states, traffic = follow(context, given, exact)
+    states, traffic = follow(context, given, exact, threads=jobs)
     base, _ = predict(context, given, states, None, keep=True)
 
     def run(method: Method) -> dict:
@@ -56,7 +57,7 @@ def perplexity(model: Model, text: str, name: str, tokens: int, last: int, metho
 
     with tqdm(total=len(missing), desc=f"perplexity {name} {tokens}", unit="method",
               disable=quiet) as bar:
-        for record in parallel(run, missing, jobs):
+        for record in parallel(run, missing, jobs, partial(setattr, model, "threads", 1)):
             journal.add(record)
             bar.update()
 
@@ -100,29 +101,31 @@ def _ask(model: Model, prompt: tasks.Prompt, tokens: int, index: int, methods: l
     name = f"{prompt.kind} {tokens} #{index}"
     context = _prompt(model, ids, max(len(q) + len(a) for _, q, a, _ in asked), name, quiet)
     exact = parse("exact")
-    want: list[np.ndarray] = []  # most likely tokens under exact attention
 
-    def run(method: Method) -> dict:
-        answers, total = [], Traffic()
-        for i, (question, text, answer, spans) in enumerate(asked):
+    def run(method: Method) -> tuple[Traffic, list[np.ndarray]]:
+        total, likely = Traffic(), []
+        for _, text, answer, _ in asked:
             states, _ = follow(context, text, exact)
             view = context.behind(states)
             states, traffic = follow(view, answer, method, len(ids))
-            top = predict(view, answer, states, None)[0].top
-            if len(want) == i:  # exact attention comes first
-                want.append(top)
+            likely.append(predict(view, answer, states, None)[0].top)
             total.add(traffic)
-            right = tasks.score(question, answer, spans, top.tolist())
-            answers.append({"task": question.task, "right": [int(x) for x in right],
-                            "agree": [int(x) for x in top == want[i]]})
-        return {"kind": "task", "tokens": tokens, "sample": index, "prompt": prompt.kind,
-                "method": method.text, **_read(total), "answers": answers}
+        return total, likely
 
-    first = run(exact)
-    with tqdm(total=len(methods), desc=name, unit="method", disable=quiet) as bar:
-        if exact in methods:
-            journal.add(first)
-            bar.update()
-        for record in parallel(run, [m for m in methods if m != exact], jobs):
-            journal.add(record)
+    wanted = [exact, *(m for m in methods if m != exact)]  # the first is compared with
+    want: list[np.ndarray] = []
+    with tqdm(total=len(wanted), desc=name, unit="method", disable=quiet) as bar:
+        # One thread in a worker: the others have the other cores.
+        results = parallel(run, wanted, jobs, partial(setattr, model, "threads", 1))
+        for method, (traffic, likely) in zip(wanted, results):
+            want = want or likely
+            answers = [{"task": question.task,
+                        "right": [int(x) for x in tasks.score(question, answer, spans,
+                                                              top.tolist())],
+                        "agree": [int(x) for x in top == base]}
+                       for (question, _, answer, spans), top, base in zip(asked, likely, want)]
+            if method in methods:
+                journal.add({"kind": "task", "tokens": tokens, "sample": index,
+                             "prompt": prompt.kind, "method": method.text, **_read(traffic),
+                             "answers": answers})
             bar.update()
