@@ -11,4 +11,5 @@ for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 
 from .cli import main  # noqa: E402
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

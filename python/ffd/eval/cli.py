@@ -22,7 +22,7 @@ import os
 import sys
 from pathlib import Path
 
-TRACE_METHODS = """exact ffd:delta=3 ffd ffd:delta=7 ffd:delta=3,centre=row ffd:centre=row
+TRACE_METHODS = """exact ffd ffd:delta=3 ffd:delta=7 ffd:centre=row ffd:delta=3,centre=row
 ffd:delta=7,centre=row ffd:centre=middle ffd:delta=7,centre=middle quest quest:budget=512
 quest:budget=1024 quest:budget=2048 twilight twilight:p=0.95 twilight:p=0.99,budget=0.5 sparq
 sparq:budget=512 sparq:rank=32,budget=512 streaming streaming:window=2044 kivi oracle:budget=64

@@ -223,7 +223,7 @@ def all_figures(records: list[dict], perplexity: list[dict], scores: list[dict]
                          layer_lines(records, plain, "kept", "skipped, %",
                                      lambda x: 100 * (1 - x))))
         centred = list({family(m): m for m in reversed(ffd) if "centre" in m}.values())[::-1][:3]
-        for method in (plain[:1] + centred[:1]):
+        for method in (*plain[:1], *centred[:1]):
             made.append(("Gap between maximum and pseudo-max: " + method,
                          "Above zero, more is kept than necessary; below zero the pseudo-max is "
                          "too high for the scan and blocks that matter can be lost. (Figure 5.)",
