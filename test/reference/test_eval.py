@@ -480,3 +480,12 @@ def test_tables_of_spread_and_stress(tmp_path: Path) -> None:
     assert [r[1] for r in rows] == ["regular", "flat or several peaks"]
     shares = [float(r[2].split()[0]) for r in rows]
     assert abs(sum(shares) - 100) < 0.2 and 10 <= shares[1] <= 25
+
+
+def test_comparison_at_equal_bytes() -> None:
+    def line(read: float, error: float) -> dict[str, float]:
+        return {"read": read, "relative": error, "lse": 2 * error, "missed": error / 2}
+    summary = {"ffd:delta=3": line(0.2, 0.1), "ffd:delta=7": line(0.4, 0.001),
+               "kivi": line(0.3, 0.02), "streaming": line(0.5, 0.1)}
+    rows = tables.equal_bytes(summary, "ffd", lambda header, rows: rows)
+    assert rows == [["kivi", "30.0%", "2.00", "2.00", "2.00"]]  # the base has 0.01 there

@@ -18,8 +18,10 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import inspect
 import os
 import sys
+import textwrap
 from pathlib import Path
 
 TRACE_METHODS = """exact ffd ffd:delta=3 ffd:delta=7 ffd:centre=row ffd:delta=3,centre=row
@@ -183,7 +185,8 @@ def list_methods() -> None:
     for name, kind in METHODS.items():
         print(f"{name}: {kind.paper}")
         fields = ", ".join(f"{f.name}={f.default!r}" for f in dataclasses.fields(kind))
-        print(f"  {fields or 'no parameters'}\n  {' '.join((kind.__doc__ or '').split())}\n")
+        print(f"  {fields or 'no parameters'}")
+        print(textwrap.indent(inspect.cleandoc(kind.__doc__ or ""), "  ") + "\n")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 import io
-import re
 
 import matplotlib
 import numpy as np
 
 from .evaluate import unpack_map
-from .tables import by_layer, by_method
+from .tables import by_layer, by_method, family
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
@@ -19,12 +18,6 @@ import matplotlib.pyplot as plt  # noqa: E402
 COLOURS = {"ffd": "#0072B2", "quest": "#D55E00", "twilight": "#CC79A7", "sparq": "#E69F00",
            "streaming": "#56B4E9", "kivi": "#009E73", "oracle": "#999999", "exact": "#000000"}
 EXTRA = ("#0072B2", "#003f6b", "#00a5a5", "#5a4fcf", "#7fb2d9", "#274690")
-SWEPT = re.compile(r"\b(delta|budget|window|p|rank)=[^,]*,?")
-
-
-def family(method: str) -> str:
-    """The method without the parameter that trades bytes for quality."""
-    return SWEPT.sub("", method).rstrip(":,") or method
 
 
 def _svg(figure) -> str:

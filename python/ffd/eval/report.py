@@ -66,6 +66,11 @@ def build(folder: Path, command: str) -> list[Path]:
               "hits: share of the fewest tokens with 90 % of the softmax that is read.",
               lambda form: tables.method_table(summary, form))
         ffd = [m for m in summary if m.startswith("ffd")]
+        for base in dict.fromkeys(tables.family(m) for m in ffd):
+            if sum(tables.family(m) == base for m in ffd) >= 3:
+                table(f"At the bytes of {base}", "Errors over those of this method with a delta "
+                      "that reads as much; below 1 is better.",
+                      lambda form, base=base: tables.equal_bytes(summary, base, form))
         table("Spread over heads", "The paper's Table 5.",
               lambda form: tables.variation(traces, ffd, form))
         if "exact" in summary:

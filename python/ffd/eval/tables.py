@@ -6,6 +6,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections import defaultdict
 
 import numpy as np
@@ -18,6 +19,15 @@ COLUMNS = (
     ("lse", "lse error", "{:.2e}"), ("lse_max", "largest", "{:.2f}"),
     ("missed", "missed mass", "{:.2%}"), ("spearman", "Spearman", "{:.3f}"),
     ("gap", "max gap", "{:.2f}"), ("hit", "salient hits", "{:.1%}"))
+
+
+SWEPT = re.compile(r"\b(delta|budget|window|p|rank)=[^,]*,?")
+COMPARED = (("relative", "rel. error"), ("lse", "lse error"), ("missed", "missed mass"))
+
+
+def family(method: str) -> str:
+    """The method without the parameter that trades bytes for quality."""
+    return SWEPT.sub("", method).rstrip(":,") or method
 
 
 def summarise(records: list[dict]) -> dict[str, float]:
@@ -76,6 +86,25 @@ def method_table(summary: dict[str, dict[str, float]], form=text) -> str:
 def layer_table(lines: dict[int, dict[str, float]], form=text) -> str:
     return form(["layer", *(title for _, title, _ in COLUMNS)],
                 [[str(layer), *cells(line)] for layer, line in lines.items()])
+
+
+def equal_bytes(summary: dict[str, dict[str, float]], base: str, form=text) -> str:
+    """Every method's errors over those of the family `base` at the same bytes,
+    interpolated on a log scale between its settings; below 1 is better than the
+    family. Methods outside its range of bytes are left out."""
+    own = sorted((x for m, x in summary.items() if family(m) == base), key=lambda x: x["read"])
+    rows = []
+    for method, line in summary.items():
+        if family(method) == base or not own or not (
+                own[0]["read"] <= line["read"] <= own[-1]["read"]):
+            continue
+        ratios = []
+        for key, _ in COMPARED:
+            at = np.exp(np.interp(line["read"], [x["read"] for x in own],
+                                  [np.log(max(x[key], 1e-12)) for x in own]))
+            ratios.append(f"{line[key] / at:.2f}")
+        rows.append([method, f"{line['read']:.1%}", *ratios])
+    return form(["method", "read", *(f"{title}, ratio" for _, title in COMPARED)], rows)
 
 
 def variation(records: list[dict], methods: list[str], form=text) -> str:
