@@ -379,3 +379,14 @@ def test_text_form() -> None:
 def test_wrong_methods_are_named(text: str, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         parse(text)
+
+
+def test_pseudo_max_from_refined_scores() -> None:
+    p = problem(11, T=400, R=2, lengths=[390, 400])
+    out = parse("ffd:delta=0.5,refine_max=true").run(p)
+    assert out.kept[:, 0, :128].all() and out.kept[:, 0, 256:384].all()
+    for r in range(2):
+        seen = np.r_[0:128, 256:p.lengths[r]]
+        want = p.scores[r][:, seen].max(axis=-1)
+        assert np.allclose(out.pseudo_max[r], want, atol=0.05)
+    assert not np.allclose(parse("ffd").run(p).pseudo_max, out.pseudo_max, atol=0.05)

@@ -56,6 +56,8 @@ class FFD(Method):
     sink, local     tokens at the start, and newest committed ones, that enter
                     the pseudo-max
     keep_sink, keep_local   tokens at the start, newest committed ones always read
+    refine_max      the pseudo-max comes from refined scores of the first and the
+                    last committed block, which are then always read
     centre          none; row: the mean of block 0 is subtracted from all keys;
                     rowmean: the mean of all; mean, middle: each block's mean, or
                     middle of minimum and maximum
@@ -79,6 +81,7 @@ class FFD(Method):
     local: int = 128
     keep_sink: int = 0
     keep_local: int = 0
+    refine_max: bool = False
     centre: str = "none"
     noise: float = 0.0
     certificate: str = "none"
@@ -154,9 +157,13 @@ class FFD(Method):
                     noise = scale * np.sqrt(variance)
         # Pseudo-max in units of the scan, select_c1.
         flat = a.reshape(start, R, G)
-        pm = flat[:self.sink].max(axis=0)
+        ends = [flat[:self.sink]]
         if self.local:
-            pm = np.maximum(pm, flat[max(0, start - self.local):].max(axis=0))
+            ends.append(flat[max(0, start - self.local):])
+        if self.refine_max and parts is not None:
+            ends = [self._refined(q, parts.keys[i], F, scale)
+                    for i in (slice(0, QB), slice(start - QB, start))]
+        pm = np.maximum.reduce([end.max(axis=0) for end in ends])
         if tail.shape[-1]:
             with np.errstate(all="ignore"):
                 units = tail.max(axis=-1) / F
@@ -182,6 +189,8 @@ class FFD(Method):
             kept = (blocks >= threshold).any(axis=2).T  # select_c4
         else:
             kept = self._ranked(a, blocks, F, nonfinite)
+        if self.refine_max:
+            kept[:, :QB // self.select_block] = kept[:, -(QB // self.select_block):] = True
         if self.keep_sink:
             kept[:, :-(-self.keep_sink // self.select_block)] = True
         if self.keep_local:
@@ -190,6 +199,13 @@ class FFD(Method):
         if problem.want_estimates or self.certificate != "none":
             scores = (flat.transpose(1, 2, 0) * F[..., None]).astype(np.float32)
         return Selection(kept, scores, (pm * F).astype(np.float32), noise)
+
+    @staticmethod
+    def _refined(q: np.ndarray, keys: np.ndarray, F: np.ndarray, scale: np.float32) -> np.ndarray:
+        """Refined scores [tokens, R, G] in units of the scan."""
+        with np.errstate(all="ignore"):
+            units = np.floor(np.einsum("rgd,td->trg", q * scale, keys) / F)
+        return np.clip(np.nan_to_num(units, nan=-LIMIT), -LIMIT, LIMIT)
 
     def _ranked(self, a: np.ndarray, blocks: np.ndarray, F: np.ndarray,
                 nonfinite: np.ndarray) -> np.ndarray:
