@@ -294,7 +294,7 @@ def test_blocks_at_the_very_threshold(seed: int) -> None:
     """delta half a unit short of what a block needs rounds up to keep it."""
     p = problem(20 + seed, T=400, R=1, G=1, lengths=[400])
     spec = Spec(F16, 2)
-    (_, _, row), = rows_of(p.q[:, 0], p.k[None, :, None], p.v[None, :, None], p.lengths, spec)
+    (_, _, row), = rows_of(p.q, p.k[None, :, None], p.v[None, :, None], p.lengths, spec)
     best = row.scores.a_int[0, 0].reshape(-1, 16).max(axis=-1)
     units = int(pseudo_max(row.scores)[0, 0]) - best
     F = float(row.scores.query.F[0, 0])
