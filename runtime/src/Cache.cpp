@@ -39,7 +39,7 @@ Status checkView(const char *name, const TokenView &view, int64_t longest) {
 }
 
 Status checkOptions(const SplitCacheOptions &o) {
-  FFD_RETURN_IF_ERROR(checkSpec(o.spec));
+  FFD_RETURN_IF_ERROR(checkSpec(o.spec, /*ablations=*/true));
   if (o.batch < 1 || o.batch > INT32_MAX)
     return badOption("batch", o.batch, "1 to 2147483647");
   if (o.kvHeads < 1 || o.kvHeads > INT32_MAX)
@@ -230,8 +230,8 @@ void SplitCache::fill(ffdDecodeArgs &args) const {
 DecodeBytes SplitCache::decodeBytes(const uint8_t *kept,
                                     int64_t keptStride) const {
   const Layout &l = cacheLayout;
-  const int64_t keptBytes =
-      l.selectBlock * (l.paddedHeadDim() + 2 * l.paddedValueDim());
+  const int64_t keptBytes = l.selectBlock * (l.residualBytes() / l.quantBlock +
+                                             2 * l.paddedValueDim());
   const int64_t tokenBytes = 2 * (l.headDim + l.valueDim);
   DecodeBytes bytes;
   for (int64_t row = 0; row < rows(); ++row) {

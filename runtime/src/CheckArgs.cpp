@@ -76,7 +76,7 @@ public:
         a(args), x(extents) {}
 
   Status run() {
-    FFD_RETURN_IF_ERROR(checkSpec(spec));
+    FFD_RETURN_IF_ERROR(checkSpec(spec, /*ablations=*/true));
     FFD_RETURN_IF_ERROR(scalars());
     FFD_RETURN_IF_ERROR(sequences());
     FFD_RETURN_IF_ERROR(pointers());

@@ -44,7 +44,9 @@ void maximumBits(const ffdSpec &spec, const uint16_t *k, int64_t tokenStride,
 
 void computeScales(const ffdSpec &spec, const uint16_t *amax,
                    ChannelScales &scales) {
-  const float limit = float((1 << spec.scan_bits) - 1) / 2; // L
+  // L; the scales of keys that are not split are their largest values.
+  const float limit =
+      spec.scan_bits == 16 ? 1 : float((1 << spec.scan_bits) - 1) / 2;
   const uint16_t infinity = spec.element == FFD_F16 ? 0x7C00 : 0x7F80;
   for (int64_t c = 0; c < spec.head_dim; ++c) {
     if (amax[c] >= infinity) { // split_c3
@@ -114,10 +116,10 @@ void packToken(const Layout &layout, const uint16_t *x, int64_t token,
     uint8_t *codes = thumbnail + layout.codeByteOffset(token, c);
     uint8_t *rest = residual + layout.residualOffset(token, c);
     const int64_t shift = layout.codeBitOffset(token, c);
-    for (int64_t i = 0; i < 4; ++i) {
-      codes[i] |= uint8_t(x[c + i] >> 8 << shift); // split_c5
+    for (int64_t i = 0; i < 4; ++i) // split_c5
+      codes[i] |= uint8_t(x[c + i] >> 8 << shift);
+    for (int64_t i = 0; layout.residualBits && i < 4; ++i)
       rest[i] = uint8_t(x[c + i]);
-    }
   }
 }
 
@@ -129,7 +131,8 @@ void ffd::splitBlock(const ffdSpec &spec, const uint16_t *k,
   static const QuantiseFunction quantise = pickQuantise();
   const Layout layout = layoutOf(spec);
   std::memset(thumbnail, 0, size_t(layout.thumbnailBytes()));
-  std::memset(residual, 0, size_t(layout.residualBytes()));
+  if (layout.residualBits)
+    std::memset(residual, 0, size_t(layout.residualBytes()));
 
   uint16_t amax[kMaxHeadDim];
   ChannelScales scales;
@@ -138,6 +141,13 @@ void ffd::splitBlock(const ffdSpec &spec, const uint16_t *k,
   for (int64_t c = 0; c < spec.head_dim; ++c)
     std::memcpy(thumbnail + layout.codeBytes() + 2 * Layout::scaleIndex(c),
                 &scales.bits[c], 2);
+
+  if (spec.scan_bits == 16) { // split_c8
+    for (int64_t t = 0; t < spec.quant_block; ++t)
+      std::memcpy(thumbnail + t * spec.head_dim * 2, k + t * tokenStride,
+                  size_t(spec.head_dim) * 2);
+    return;
+  }
 
   const float bias = float(1 << (spec.scan_bits + 7));
   const float top = float((1 << (spec.scan_bits + 8)) - 1);
@@ -173,6 +183,11 @@ void ffd::maximiseScales(const ffdSpec &spec, const uint8_t *thumbnail,
 
 int32_t ffd::codeAt(const Layout &layout, const uint8_t *thumbnail,
                     int64_t token, int64_t channel) {
+  if (layout.scanBits == 16) {
+    uint16_t bits;
+    std::memcpy(&bits, thumbnail + (token * layout.headDim + channel) * 2, 2);
+    return bits;
+  }
   return thumbnail[layout.codeByteOffset(token, channel)] >>
              layout.codeBitOffset(token, channel) &
          ((1 << layout.scanBits) - 1);
@@ -204,8 +219,13 @@ double ffd::reconstructAt(const ffdSpec &spec, const uint8_t *thumbnail,
                           int64_t channel) {
   const Layout layout = layoutOf(spec);
   const double limit = ((1 << spec.scan_bits) - 1) / 2.0;
+  if (spec.scan_bits == 16)
+    return elementToF32(spec.element,
+                        uint16_t(codeAt(layout, thumbnail, token, channel)));
   const double s =
       elementToF32(spec.element, scaleAt(layout, thumbnail, channel));
+  if (spec.no_residuals)
+    return s * (codeAt(layout, thumbnail, token, channel) - limit);
   return s * (codeAt(layout, thumbnail, token, channel) - limit +
               (residualAt(layout, residual, token, channel) - 127.5) / 256);
 }

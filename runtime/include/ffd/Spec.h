@@ -48,6 +48,7 @@ inline Layout layoutOf(const ffdSpec &spec) {
   layout.scanBits = spec.scan_bits;
   layout.quantBlock = spec.quant_block;
   layout.selectBlock = spec.select_block;
+  layout.residualBits = spec.no_residuals ? 0 : 8;
   return layout;
 }
 
@@ -55,22 +56,23 @@ inline bool operator==(const ffdSpec &a, const ffdSpec &b) {
   return a.head_dim == b.head_dim && a.value_dim == b.value_dim &&
          a.group == b.group && a.element == b.element &&
          a.scan_bits == b.scan_bits && a.quant_block == b.quant_block &&
-         a.select_block == b.select_block;
+         a.select_block == b.select_block && a.no_residuals == b.no_residuals;
 }
 inline bool operator!=(const ffdSpec &a, const ffdSpec &b) { return !(a == b); }
 
-/// `d128-v128-g4-f16-b2-q128-s16`.
+/// `d128-v128-g4-f16-b2-q128-s16`, with `-r0` where there are no residuals.
 inline std::string specName(const ffdSpec &spec) {
   return "d" + std::to_string(spec.head_dim) + "-v" +
          std::to_string(spec.value_dim) + "-g" + std::to_string(spec.group) +
          "-" + elementName(spec.element) + "-b" +
          std::to_string(spec.scan_bits) + "-q" +
          std::to_string(spec.quant_block) + "-s" +
-         std::to_string(spec.select_block);
+         std::to_string(spec.select_block) + (spec.no_residuals ? "-r0" : "");
 }
 
-/// Checks the limits that abi.h states.
-inline Status checkSpec(const ffdSpec &spec) {
+/// Checks the limits that abi.h states; with `ablations` those of what only CPU
+/// kernels have.
+inline Status checkSpec(const ffdSpec &spec, bool ablations = false) {
   auto bad = [](const char *field, int64_t value, const char *expected) {
     return Status::invalid(std::string("'ffdSpec' field '") + field + "' is " +
                            std::to_string(value) + ", expected " + expected);
@@ -84,8 +86,15 @@ inline Status checkSpec(const ffdSpec &spec) {
     return bad("group", spec.group, "1 to 16");
   if (spec.element != FFD_F16 && spec.element != FFD_BF16)
     return bad("element", spec.element, "0 (f16) or 1 (bf16)");
-  if (spec.scan_bits != 2 && spec.scan_bits != 4 && spec.scan_bits != 8)
-    return bad("scan_bits", spec.scan_bits, "2, 4 or 8");
+  const bool keys = ablations && spec.scan_bits == 16;
+  if (spec.scan_bits != 2 && spec.scan_bits != 4 && spec.scan_bits != 8 &&
+      !keys)
+    return bad("scan_bits", spec.scan_bits,
+               ablations ? "2, 4, 8 or 16" : "2, 4 or 8");
+  if (keys && spec.no_residuals != 1)
+    return bad("no_residuals", spec.no_residuals, "1 with scan_bits 16");
+  if (spec.no_residuals != 0 && !(ablations && spec.no_residuals == 1))
+    return bad("no_residuals", spec.no_residuals, ablations ? "0 or 1" : "0");
   if (spec.quant_block != 128)
     return bad("quant_block", spec.quant_block, "128");
   if (sb != 16 && sb != 32 && sb != 64 && sb != 128)

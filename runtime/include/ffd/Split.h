@@ -23,7 +23,8 @@
 namespace ffd {
 
 /// Quantises `quant_block` tokens of K; token t is the head_dim elements at
-/// `k + t * tokenStride`. Writes thumbnailBytes() and residualBytes().
+/// `k + t * tokenStride`. Writes thumbnailBytes() and residualBytes(); with 16
+/// scan bits the thumbnail holds the keys themselves (split_c8).
 void splitBlock(const ffdSpec &spec, const uint16_t *k, int64_t tokenStride,
                 uint8_t *thumbnail, uint8_t *residual);
 
@@ -36,7 +37,7 @@ void packValues(const ffdSpec &spec, const uint16_t *v, int64_t tokenStride,
 void maximiseScales(const ffdSpec &spec, const uint8_t *thumbnail,
                     uint16_t *smax);
 
-/// The thumbnail code t of (token, channel).
+/// The thumbnail code t of (token, channel); with 16 scan bits the key's bits.
 int32_t codeAt(const Layout &layout, const uint8_t *thumbnail, int64_t token,
                int64_t channel);
 /// The residual r of (token, channel).

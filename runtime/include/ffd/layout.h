@@ -44,9 +44,11 @@ inline constexpr int64_t kLanes = 32;
 struct Layout {
   int64_t headDim = 128;    ///< D, channels of K and q; a multiple of 16.
   int64_t valueDim = 128;   ///< Dv, channels of V; a multiple of 16.
-  int64_t scanBits = 2;     ///< b, bits of a thumbnail code: 2, 4 or 8.
+  int64_t scanBits = 2;     ///< b, bits of a thumbnail code: 2, 4 or 8; 16:
+                            ///< the block's keys themselves, row-major.
   int64_t quantBlock = 128; ///< QB, tokens that share one scale per channel.
   int64_t selectBlock = 16; ///< SB, tokens kept or skipped together.
+  int64_t residualBits = 8; ///< 8, or 0: there is no residuals plane.
 
   /// D padded with zero channels to the mma's multiple.
   constexpr int64_t paddedHeadDim() const {
@@ -61,13 +63,16 @@ struct Layout {
   //===--- Thumbnails: the codes of a block, then its scales ---------------===//
 
   /// Codes that share one byte.
-  constexpr int64_t fieldsPerByte() const { return 8 / scanBits; }
+  constexpr int64_t fieldsPerByte() const {
+    return scanBits > 8 ? 1 : 8 / scanBits;
+  }
   /// 32-bit words of codes that one lane owns in one tile.
   constexpr int64_t wordsPerTile() const {
     return 4 * channelGroups() / fieldsPerByte();
   }
   constexpr int64_t codeBytes() const {
-    return quantBlock * paddedHeadDim() * scanBits / 8;
+    return scanBits == 16 ? quantBlock * headDim * 2
+                          : quantBlock * paddedHeadDim() * scanBits / 8;
   }
   constexpr int64_t scaleBytes() const { return 2 * paddedHeadDim(); }
   constexpr int64_t thumbnailBytes() const { return codeBytes() + scaleBytes(); }
@@ -102,9 +107,11 @@ struct Layout {
   //===--- Residuals and values --------------------------------------------===//
 
   constexpr int64_t residualTileBytes() const {
-    return kTileTokens * paddedHeadDim();
+    return residualBits ? kTileTokens * paddedHeadDim() : 0;
   }
-  constexpr int64_t residualBytes() const { return quantBlock * paddedHeadDim(); }
+  constexpr int64_t residualBytes() const {
+    return residualBits ? quantBlock * paddedHeadDim() : 0;
+  }
   /// Byte offset in the block of the residual of (token, channel).
   constexpr int64_t residualOffset(int64_t token, int64_t c) const {
     int64_t tile = token / 16, g = token % 8, i = token / 8 % 2 + c / 16 % 2 * 2;
