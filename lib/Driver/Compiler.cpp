@@ -54,12 +54,11 @@ static StringRef getStageName(Stage stage) {
 LogicalResult mlir::ffd::checkTarget(const CompilerOptions &options,
                                      Stage stage, std::string &error) {
   bool needsGPU = llvm::is_contained(
-      {Stage::GPU, Stage::NVVM, Stage::PTX, Stage::Cubin, Stage::Package},
-      stage);
+      {Stage::GPU, Stage::NVVM, Stage::PTX, Stage::Cubin}, stage);
   if (options.isCPU()) {
     if (needsGPU) {
       error = ("arch is cpu, which has no stage '" + getStageName(stage) +
-               "'; expected ffd, fused, tile, llvm or object")
+               "'; expected ffd, fused, tile, llvm, object or package")
                   .str();
       return failure();
     }
@@ -124,6 +123,7 @@ namespace {
 /// What a package says about a kernel, read off the module at the tile level.
 struct KernelFacts {
   SpecAttr spec;
+  std::string function;
   ::ffd::Program program = ::ffd::Program::Decode;
   unsigned teams = 0;
 
@@ -131,6 +131,7 @@ struct KernelFacts {
     module.walk([&](Operation *op) {
       if (auto team = dyn_cast<TileTeamsOp>(op)) {
         spec = team.getSpec();
+        function = team->getParentOfType<func::FuncOp>().getName().str();
         ++teams;
       }
       if (isa<TileExactExtentOp>(op))
@@ -142,26 +143,11 @@ struct KernelFacts {
 };
 } // namespace
 
-static FailureOr<std::string> makePackage(ModuleOp module,
-                                          const KernelFacts &facts,
-                                          std::string ptx,
-                                          const CompilerOptions &options,
-                                          std::string &error) {
-  SmallVector<LLVM::LLVMFuncOp> kernels = getKernels(module);
-  if (kernels.size() != 1 || facts.teams != 1) {
-    error = "the module has " + std::to_string(kernels.size()) +
-            " kernels, expected one: a package holds a fused program";
-    return failure();
-  }
-  auto attribute = [&](StringRef name) -> int32_t {
-    auto attr = kernels[0]->getAttrOfType<IntegerAttr>(name);
-    return attr ? attr.getInt() : 0;
-  };
-  ::ffd::Package package;
-  package.kind = ::ffd::PackageKind::Ptx;
+/// The bytes of a package whose kind, target, entry, payload and launch are set.
+static FailureOr<std::string> finishPackage(::ffd::Package package,
+                                            const KernelFacts &facts,
+                                            std::string &error) {
   package.program = facts.program;
-  package.target = options.arch;
-  package.entry = kernels[0].getName().str();
   SpecAttr spec = facts.spec;
   package.spec = {static_cast<int32_t>(spec.getHeadDim()),
                   static_cast<int32_t>(spec.getValueDim()),
@@ -170,10 +156,6 @@ static FailureOr<std::string> makePackage(ModuleOp module,
                   static_cast<int32_t>(spec.getScanBits()),
                   static_cast<int32_t>(spec.getQuantBlock()),
                   static_cast<int32_t>(spec.getSelectBlock())};
-  package.threads = attribute(kThreadsAttr);
-  package.sharedBytes = attribute(kSharedBytesAttr);
-  package.ctasPerSm = attribute(kCtasAttr);
-  package.payload = std::move(ptx);
   std::string bytes;
   ::ffd::Status status = package.serialize(bytes);
   if (!status.ok()) {
@@ -181,6 +163,38 @@ static FailureOr<std::string> makePackage(ModuleOp module,
     return failure();
   }
   return bytes;
+}
+
+static LogicalResult checkOneKernel(size_t kernels, const KernelFacts &facts,
+                                    std::string &error) {
+  if (kernels == 1 && facts.teams == 1)
+    return success();
+  error = "the module has " + std::to_string(kernels) +
+          " kernels, expected one: a package holds a fused program";
+  return failure();
+}
+
+static FailureOr<std::string> makePackage(ModuleOp module,
+                                          const KernelFacts &facts,
+                                          std::string ptx,
+                                          const CompilerOptions &options,
+                                          std::string &error) {
+  SmallVector<LLVM::LLVMFuncOp> kernels = getKernels(module);
+  if (failed(checkOneKernel(kernels.size(), facts, error)))
+    return failure();
+  auto attribute = [&](StringRef name) -> int32_t {
+    auto attr = kernels[0]->getAttrOfType<IntegerAttr>(name);
+    return attr ? attr.getInt() : 0;
+  };
+  ::ffd::Package package;
+  package.kind = ::ffd::PackageKind::Ptx;
+  package.target = options.arch;
+  package.entry = kernels[0].getName().str();
+  package.threads = attribute(kThreadsAttr);
+  package.sharedBytes = attribute(kSharedBytesAttr);
+  package.ctasPerSm = attribute(kCtasAttr);
+  package.payload = std::move(ptx);
+  return finishPackage(std::move(package), facts, error);
 }
 
 /// Lowers tile programs for the CPU; returns the instruction set, this
@@ -207,11 +221,24 @@ static FailureOr<std::string> lowerForCPU(ModuleOp module,
 static FailureOr<std::string> compileForCPU(ModuleOp module, Stage stage,
                                             const CompilerOptions &options,
                                             std::string &error) {
+  const KernelFacts facts(module);
+  if (stage == Stage::Package &&
+      failed(checkOneKernel(facts.teams, facts, error)))
+    return failure();
   FailureOr<std::string> isa = lowerForCPU(module, options, error);
   if (failed(isa))
     return failure();
-  return stage == Stage::LLVM ? translateToLLVMText(module, *isa, error)
-                              : translateToObject(module, *isa, error);
+  if (stage == Stage::LLVM)
+    return translateToLLVMText(module, *isa, error);
+  FailureOr<std::string> object = translateToObject(module, *isa, error);
+  if (failed(object) || stage == Stage::Object)
+    return object;
+  ::ffd::Package package;
+  package.kind = ::ffd::PackageKind::CpuObject;
+  package.target = "cpu:" + *isa;
+  package.entry = facts.function;
+  package.payload = std::move(*object);
+  return finishPackage(std::move(package), facts, error);
 }
 
 static FailureOr<std::string> compileForGPU(ModuleOp module, Stage stage,

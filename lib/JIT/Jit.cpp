@@ -13,6 +13,7 @@
 #include "ffd/Jit.h"
 
 #include "ffd/Driver/Compiler.h"
+#include "ffd/Package.h"
 #include "ffd/Target/CPU.h"
 
 #include "mlir/IR/Diagnostics.h"
@@ -128,6 +129,23 @@ int ffdJitCompile(const ffdSpec *spec, const char *target, const char *program,
     owner->kernel = std::move(*kernel);
     owner->target = "cpu:" + owner->kernel->getISA().str();
     result->entry = owner->kernel->getEntry();
+    // A loader may keep the code of whole programs.
+    if (llvm::StringRef(program) == "decode" ||
+        llvm::StringRef(program) == "exact") {
+      ::ffd::Package package;
+      package.kind = ::ffd::PackageKind::CpuObject;
+      package.program = which == Program::Exact ? ::ffd::Program::Exact
+                                                : ::ffd::Program::Decode;
+      package.target = owner->target;
+      package.entry = program;
+      package.spec = *spec;
+      package.payload = owner->kernel->getObject();
+      ::ffd::Status status = package.serialize(owner->package);
+      if (!status.ok())
+        return fail(result, status.message());
+      result->package = owner->package.data();
+      result->package_size = owner->package.size();
+    }
   } else {
     FailureOr<std::string> package =
         compile(*module, Stage::Package, options, error);

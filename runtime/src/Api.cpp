@@ -130,9 +130,9 @@ ffdStatus ffdKernelDecode(const ffdKernel *kernel, const ffdDecodeArgs *args,
   if (!kernel || !args)
     return setLastError(nullArgument(kernel ? "args" : "kernel"));
   const KernelSet &set = *kernel->set;
-  (void)stream;
-  return kernel->context->report(set.cpu ? set.cpu->decodeAll(args, 1)
-                                         : set.cuda->launchResident(*args));
+  return kernel->context->report(
+      set.cpu ? set.cpu->decodeAll(args, 1)
+              : set.cuda->launchResidentOn(stream, *args));
 }
 
 //===----------------------------------------------------------------------===//
@@ -364,9 +364,10 @@ ffdStatus ffdStatisticsFetch(ffdCache *cache, ffdHeadStatistics *statistics) {
                  [&](PagedCache &c) { return c.fetchStatistics(statistics); });
 }
 
-ffdStatus ffdCacheGetErrors(const ffdCache *cache, uint32_t *errors) {
+ffdStatus ffdCacheGetErrors(const ffdCache *cache, int32_t *errors,
+                            int32_t *each) {
   return onCache(cache, [&](const PagedCache &c) {
-    return errors ? c.errors(*errors) : nullArgument("errors");
+    return errors ? c.errors(*errors, each) : nullArgument("errors");
   });
 }
 

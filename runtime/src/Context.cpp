@@ -169,10 +169,16 @@ Status Context::load(const ffdSpec &spec, KernelSet &set) {
     note("cache of compiled kernels: " + cacheNote);
   if (!passedOver.empty())
     note("kernel packages passed over: " + passedOver);
-  if (onCpu())
+  if (onCpu()) {
     set.cpu = static_cast<CpuKernel *>(set.decode.get());
-  else
-    set.cuda = static_cast<CudaKernel *>(set.decode.get());
+    return Status::success();
+  }
+  set.cuda = static_cast<CudaKernel *>(set.decode.get());
+  // Who appends by other means can do without.
+  std::unique_ptr<DecodeKernel> append;
+  options.program = Program::Append;
+  set.appendStatus = findKernel(spec, options, append);
+  set.append.reset(static_cast<CudaKernel *>(append.release()));
   return Status::success();
 }
 

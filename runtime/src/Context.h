@@ -26,11 +26,14 @@ namespace ffd {
 class CudaKernel;
 class CpuKernel;
 
-/// The kernels of one specification; all but `decode` are null on a CPU.
+/// The kernels of one specification.
 struct KernelSet {
   std::unique_ptr<DecodeKernel> decode;
   CpuKernel *cpu = nullptr;   ///< decode, if it is one
   CudaKernel *cuda = nullptr; ///< decode, if it is one
+  /// On a GPU; if there is none, the status says why.
+  std::unique_ptr<CudaKernel> append;
+  Status appendStatus;
 };
 
 class Context {

@@ -449,6 +449,19 @@ Status CudaContext::fill(void *to, uint8_t value, int64_t bytes,
       "set device memory");
 }
 
+Status CudaContext::createStream(void *&created) const {
+  CudaScope scope(*this);
+  FFD_RETURN_IF_ERROR(scope.entered());
+  return scope.cuda.check(scope.cuda.streamCreate(&created, kNonBlocking),
+                          "create a stream");
+}
+
+void CudaContext::destroyStream(void *created) const {
+  CudaScope scope(*this);
+  if (scope.entered().ok())
+    scope.cuda.streamDestroy(created);
+}
+
 Status CudaContext::capturing(void *on, bool &yes) const {
   CudaScope scope(*this);
   FFD_RETURN_IF_ERROR(scope.entered());

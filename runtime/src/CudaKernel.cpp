@@ -222,6 +222,16 @@ Status CudaKernel::launchResident(const ffdDecodeArgs &device) {
                                 state->sharedBytes, &device);
 }
 
+Status CudaKernel::launchResidentOn(void *stream, const ffdDecodeArgs &device) {
+  if (kernelProgram == Program::Append)
+    return badProgram("decode' or 'exact");
+  if (!device.workspace || (device.plan ? device.pieces : device.splits) < 1)
+    return Status::invalid("launch over device memory: neither pieces nor "
+                           "splits are given, or no workspace");
+  return state->function.launchOn(stream, State::grid(device), state->threads,
+                                  state->sharedBytes, &device);
+}
+
 Status CudaKernel::launchAppend(const ffdAppendArgs &device, void *stream) {
   const State &s = *state;
   if (kernelProgram != Program::Append)

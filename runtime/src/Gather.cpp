@@ -98,38 +98,3 @@ Status PagedCache::gather(int64_t layer, int32_t slot, int64_t first,
   }
   return Status::success();
 }
-
-//===----------------------------------------------------------------------===//
-// Counters
-//===----------------------------------------------------------------------===//
-
-Status PagedCache::requestStatistics(void *stream) {
-  std::vector<uint64_t> counts(size_t(shape.layers * shape.rows()));
-  FFD_RETURN_IF_ERROR(memory->read(counts.data(), keptCount,
-                                   int64_t(counts.size()) * 8, stream));
-  read.assign(size_t(shape.layers * shape.heads), {0, 0});
-  for (int64_t layer = 0; layer < shape.layers; ++layer)
-    for (int64_t row = 0; row < shape.rows(); ++row)
-      read[size_t(layer * shape.heads + row % shape.heads)].kept +=
-          counts[size_t(layer * shape.rows() + row)];
-  for (size_t i = 0; i < read.size(); ++i)
-    read[i].scanned = scanned[i / size_t(shape.heads)];
-  return Status::success();
-}
-
-Status PagedCache::fetchStatistics(ffdHeadStatistics *statistics) {
-  if (read.empty())
-    return Status::invalid("no statistics were requested, expected "
-                           "ffdStatisticsRequest before");
-  if (!statistics)
-    return Status::invalid("'statistics' is null, expected room for " +
-                           std::to_string(read.size()) + " entries");
-  std::copy(read.begin(), read.end(), statistics);
-  return Status::success();
-}
-
-Status PagedCache::errors(uint32_t &bits) const {
-  bits = 0;
-  return Status::success();
-}
-Status PagedCache::clearErrors() { return Status::success(); }

@@ -20,13 +20,6 @@
 
 using namespace ffd;
 
-/// What a batch reads, checked, with strides filled in (elements).
-struct PagedCache::Input {
-  int64_t layer = 0;
-  const uint16_t *k = nullptr, *v = nullptr;
-  int64_t kToken = 0, kHead = 0, vToken = 0, vHead = 0;
-};
-
 static Status badField(const std::string &field, const std::string &value,
                        const std::string &expected) {
   return Status::invalid("'ffdAppendBatch' field '" + field + "' is " + value +
@@ -58,19 +51,26 @@ static Status takeStrides(const char *name, int64_t heads, int64_t dim,
   return Status::success();
 }
 
-Status PagedCache::checkAppend(const ffdAppendBatch &b, Input &input,
+Status PagedCache::checkAppend(const ffdAppendBatch &b, bool capturing,
+                               Input &input,
                                std::vector<NewTokens> &tokens) const {
   if (b.layer < 0 || b.layer >= shape.layers)
     return badField("layer", std::to_string(b.layer),
                     "0 to " + std::to_string(shape.layers - 1));
-  FFD_RETURN_IF_ERROR(checkList("an append", b.count, b.sequences));
+  // In a graph a slot may be empty now and have a sequence later.
+  FFD_RETURN_IF_ERROR(
+      checkList("an append", b.count, b.sequences, /*anySlot=*/capturing));
   if (b.channel_stride != 0 && b.channel_stride != 1)
     return badField("channel_stride", std::to_string(b.channel_stride),
                     "1: the channels of a token lie side by side");
-  if (b.device_tokens && owner->onCpu())
-    return badField("device_tokens", "given", "NULL for a CPU context");
-  if (b.device_tokens && b.tokens)
-    return badField("device_tokens", "given beside 'tokens'", "one of them");
+  if (b.device_offsets && owner->onCpu())
+    return badField("device_offsets", "given", "NULL for a CPU context");
+  if (b.device_offsets && !capturing)
+    return badField("device_offsets", "given outside of a capture",
+                    "'tokens' on the host, which must know how long its "
+                    "sequences are");
+  if (b.device_offsets && b.tokens)
+    return badField("device_offsets", "given beside 'tokens'", "one of them");
   input.layer = b.layer;
   input.kToken = b.k_token_stride;
   input.kHead = b.k_head_stride;
@@ -87,7 +87,7 @@ Status PagedCache::checkAppend(const ffdAppendBatch &b, Input &input,
     const int32_t slot = b.sequences ? b.sequences[i] : int32_t(i);
     const int64_t count = b.tokens ? b.tokens[i] : 1;
     const int64_t length = sequences[size_t(slot)].length[size_t(b.layer)];
-    if (count < 0 || count > shape.maxTokens - length)
+    if (!capturing && (count < 0 || count > shape.maxTokens - length))
       return badField(
           "tokens[" + std::to_string(i) + "]", std::to_string(count),
           "0 to " + std::to_string(shape.maxTokens - length) + ": sequence " +
@@ -96,6 +96,8 @@ Status PagedCache::checkAppend(const ffdAppendBatch &b, Input &input,
     tokens.push_back({slot, count, rows});
     rows += count;
   }
+  if (b.device_offsets) // only the device knows how many
+    rows = 1;
   const uintptr_t align = owner->onCpu() ? 2 : 16;
   for (const auto &[name, pointer] :
        {std::pair<const char *, const void *>{"k", b.k}, {"v", b.v}})
@@ -111,9 +113,11 @@ Status PagedCache::checkAppend(const ffdAppendBatch &b, Input &input,
 Status PagedCache::append(const ffdAppendBatch &batch, void *stream) {
   Input input;
   std::vector<NewTokens> tokens;
-  FFD_RETURN_IF_ERROR(checkAppend(batch, input, tokens));
-  if (!owner->onCpu())
-    return Status(StatusCode::Unsupported, "append on a GPU");
+  bool capturing = false;
+  FFD_RETURN_IF_ERROR(memory->capturing(stream, capturing));
+  FFD_RETURN_IF_ERROR(checkAppend(batch, capturing, input, tokens));
+  if (capturing) // pages are reserved, lengths known when the graph runs
+    return appendOnGpu(batch, input, tokens, true, stream);
 
   std::vector<int32_t> slots;
   std::vector<int64_t> blocks;
@@ -124,13 +128,17 @@ Status PagedCache::append(const ffdAppendBatch &batch, void *stream) {
                               sequence.committed[size_t(input.layer)]));
   }
   FFD_RETURN_IF_ERROR(takePages(slots, blocks, stream));
-  appendOnCpu(input, tokens);
+  if (owner->onCpu())
+    appendOnCpu(input, tokens);
+  else
+    FFD_RETURN_IF_ERROR(appendOnGpu(batch, input, tokens, false, stream));
   for (size_t i = 0; i < tokens.size(); ++i) {
     Sequence &sequence = sequences[size_t(tokens[i].slot)];
     int64_t &length = sequence.length[size_t(input.layer)];
     length += tokens[i].count;
     sequence.committed[size_t(input.layer)] = blocks[i];
-    lengths[input.layer * shape.slots + tokens[i].slot] = int32_t(length);
+    if (owner->onCpu()) // a GPU has done so itself
+      lengths[input.layer * shape.slots + tokens[i].slot] = int32_t(length);
   }
   return Status::success();
 }

@@ -10,7 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "PagedCache.h"
+#include "PagedCuda.h"
 
 #include "ffd/CudaDriver.h"
 #include "ffd/Split.h"
@@ -25,7 +25,7 @@ using namespace ffd;
 // Creation
 //===----------------------------------------------------------------------===//
 
-PagedCache::~PagedCache() = default;
+PagedCache::~PagedCache() = default; // of Gpu too
 
 Status PagedCache::create(std::shared_ptr<Context> context,
                           const ffdCacheOptions &options,
@@ -105,8 +105,10 @@ Status PagedCache::create(std::shared_ptr<Context> context,
     sequence.committed.assign(size_t(s.layers), 0);
   }
   c.scanned.assign(size_t(s.layers), 0);
-  if (!c.owner->onCpu())
+  if (!c.owner->onCpu()) {
+    FFD_RETURN_IF_ERROR(c.createGpu());
     FFD_RETURN_IF_ERROR(c.owner->cuda()->synchronize());
+  }
   result = std::move(cache);
   return Status::success();
 }
@@ -160,7 +162,7 @@ Status PagedCache::checkEven(const char *what, int32_t slot) const {
 }
 
 Status PagedCache::checkList(const char *what, int64_t count,
-                             const int32_t *slots) const {
+                             const int32_t *slots, bool anySlot) const {
   if (count < 1 || count > shape.slots)
     return Status::invalid(std::string("the number of sequences of ") + what +
                            " is " + std::to_string(count) + ", expected 1 to " +
@@ -168,7 +170,8 @@ Status PagedCache::checkList(const char *what, int64_t count,
   std::vector<bool> seen(size_t(shape.slots), false);
   for (int64_t i = 0; i < count; ++i) {
     const int32_t slot = slots ? slots[i] : int32_t(i);
-    FFD_RETURN_IF_ERROR(checkSlot(slot));
+    if (!anySlot || slot < 0 || slot >= shape.slots)
+      FFD_RETURN_IF_ERROR(checkSlot(slot));
     if (seen[size_t(slot)])
       return Status::invalid("sequence " + std::to_string(slot) +
                              " is listed twice in " + what + ", expected once");
@@ -224,7 +227,8 @@ Status PagedCache::writePages(int32_t slot, int64_t first, void *stream) {
     FFD_RETURN_IF_ERROR(memory->write(
         pageTable + slot * shape.pageStride + first,
         sequence.pages.data() + first, (count - first) * 4, stream));
-  const int32_t blocks = int32_t(count);
+  // Kernels refuse to append where not even none is reserved.
+  const int32_t blocks = sequence.used ? int32_t(count) : -1;
   return memory->write(capacity + slot, &blocks, 4, stream);
 }
 
@@ -236,6 +240,11 @@ Status PagedCache::writeLengths(int32_t slot, void *stream) {
                                       &length, 4, stream));
   }
   return Status::success();
+}
+
+Status PagedCache::clearError(int32_t slot, void *stream) {
+  return gpu ? memory->fill(gpu->errors + slot, 0, 4, stream)
+             : Status::success();
 }
 
 Status PagedCache::writeDelta(int32_t slot, void *stream) {
@@ -405,6 +414,7 @@ Status PagedCache::createSequence(void *stream, int32_t &slot) {
                                        shape.heads * shape.layout.scaleBytes(),
                                        stream));
     FFD_RETURN_IF_ERROR(writeLengths(fresh, stream));
+    FFD_RETURN_IF_ERROR(clearError(fresh, stream));
     FFD_RETURN_IF_ERROR(writePages(fresh, 0, stream));
     return writeDelta(fresh, stream);
   };
@@ -465,6 +475,7 @@ Status PagedCache::fork(int32_t slot, void *stream, int32_t &forked) {
       }
     }
     FFD_RETURN_IF_ERROR(writeLengths(fresh, stream));
+    FFD_RETURN_IF_ERROR(clearError(fresh, stream));
     FFD_RETURN_IF_ERROR(writePages(fresh, 0, stream));
     return writeDelta(fresh, stream);
   };

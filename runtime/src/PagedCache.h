@@ -78,7 +78,7 @@ public:
                 uint16_t *k, uint16_t *v, void *stream);
   Status requestStatistics(void *stream);
   Status fetchStatistics(ffdHeadStatistics *statistics);
-  Status errors(uint32_t &bits) const;
+  Status errors(int32_t &any, int32_t *each) const;
   Status clearErrors();
 
   Status save(int32_t slot, ffdWriteFn write, void *user, void *stream);
@@ -111,7 +111,10 @@ private:
   Status writeLengths(int32_t slot, void *stream);
   Status recomputeSmax(int32_t slot, void *stream);
   Status writeDelta(int32_t slot, void *stream);
-  Status checkList(const char *what, int64_t count, const int32_t *slots) const;
+  Status clearError(int32_t slot, void *stream);
+  /// `anySlot`: those without a sequence too.
+  Status checkList(const char *what, int64_t count, const int32_t *slots,
+                   bool anySlot = false) const;
 
   // Where things are.
   uint8_t *thumbnail(int64_t layer, int64_t page, int64_t head) const;
@@ -122,8 +125,13 @@ private:
   uint16_t *tailV(int64_t layer, int64_t slot, int64_t head) const;
 
   // PagedAppend.cpp
-  struct Input;
-  Status checkAppend(const ffdAppendBatch &batch, Input &input,
+  /// What a batch reads, checked, with strides filled in (elements).
+  struct Input {
+    int64_t layer = 0;
+    const uint16_t *k = nullptr, *v = nullptr;
+    int64_t kToken = 0, kHead = 0, vToken = 0, vHead = 0;
+  };
+  Status checkAppend(const ffdAppendBatch &batch, bool capturing, Input &input,
                      std::vector<NewTokens> &tokens) const;
   void appendOnCpu(const Input &input, const std::vector<NewTokens> &tokens);
   void commitBlock(const Input &input, const NewTokens &tokens, int64_t block,
@@ -134,8 +142,20 @@ private:
   Status decodeOnCpu(const ffdDecodeBatch &batch, const KernelSet &kernels);
   void fill(int64_t layer, int64_t slot, ffdDecodeArgs &args) const;
 
-  // Gather.cpp, SequenceFile.cpp
-  struct Header;
+  // PagedCuda.cpp
+  struct Gpu;
+  struct GpuWorkspace;
+  Status createGpu();
+  Status firstOf(const char *what, int64_t count, const int32_t *slots,
+                 int32_t &first) const;
+  Status reserveWorkspace(const char *what, int64_t bytes, int64_t counterBytes,
+                          void *stream, GpuWorkspace &workspace);
+  Status appendOnGpu(const ffdAppendBatch &batch, const Input &input,
+                     const std::vector<NewTokens> &tokens, bool capturing,
+                     void *stream);
+  Status decodeOnGpu(const ffdDecodeBatch &batch, void *stream);
+
+  struct Header; // SequenceFile.cpp
 
   std::shared_ptr<Context> owner;
   std::shared_ptr<const KernelSet> kernels; ///< once a call needed them
@@ -154,9 +174,12 @@ private:
 
   PagePool pool;
   std::vector<Sequence> sequences;
-  HostBuffer workspace;                ///< of CPU decodes
-  std::vector<uint64_t> scanned;       ///< [layers]: per head
-  std::vector<ffdHeadStatistics> read; ///< of the last request
+  HostBuffer workspace; ///< of CPU decodes
+  std::unique_ptr<Gpu> gpu;
+  // Counters: selection blocks scanned per head of a layer; as they were at the
+  // last request, with the kept ones of a CPU.
+  std::vector<uint64_t> scanned, scannedThen, counts;
+  bool requested = false;
 };
 
 } // namespace ffd

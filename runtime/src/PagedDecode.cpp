@@ -52,7 +52,8 @@ Status PagedCache::decode(const ffdDecodeBatch &given, void *stream) {
   if (batch.layer < 0 || batch.layer >= shape.layers)
     return badField("layer", std::to_string(batch.layer),
                     "0 to " + std::to_string(shape.layers - 1));
-  FFD_RETURN_IF_ERROR(checkList("a decode", batch.count, batch.sequences));
+  FFD_RETURN_IF_ERROR(checkList("a decode", batch.count, batch.sequences,
+                                /*anySlot=*/!owner->onCpu()));
   const int64_t queryHeads = shape.heads * shape.spec.group;
   if (batch.q_batch_stride == 0 && batch.q_head_stride == 0) {
     batch.q_head_stride = shape.spec.head_dim;
@@ -64,8 +65,17 @@ Status PagedCache::decode(const ffdDecodeBatch &given, void *stream) {
                         " channels of a head");
   if (!kernels)
     FFD_RETURN_IF_ERROR(owner->kernels(shape.spec, kernels));
-  (void)stream;
-  return decodeOnCpu(batch, *kernels);
+  FFD_RETURN_IF_ERROR(owner->onCpu() ? decodeOnCpu(batch, *kernels)
+                                     : decodeOnGpu(batch, stream));
+  bool capturing = false;
+  FFD_RETURN_IF_ERROR(memory->capturing(stream, capturing));
+  for (int64_t i = 0; !capturing && i < batch.count; ++i) {
+    const int32_t slot = batch.sequences ? batch.sequences[i] : int32_t(i);
+    scanned[size_t(batch.layer)] +=
+        uint64_t(sequences[size_t(slot)].committed[size_t(batch.layer)] *
+                 shape.layout.selectsPerBlock());
+  }
+  return Status::success();
 }
 
 Status PagedCache::decodeOnCpu(const ffdDecodeBatch &batch,
@@ -109,13 +119,5 @@ Status PagedCache::decodeOnCpu(const ffdDecodeBatch &batch,
     FFD_RETURN_IF_ERROR(workspace.allocate("workspace", bytes, 0));
   for (int64_t i = 0; i < count; ++i)
     calls[size_t(i)].workspace = workspace.data() + offsets[size_t(i)];
-  FFD_RETURN_IF_ERROR(kernel.decodeAll(calls.data(), count));
-
-  for (int64_t i = 0; i < count; ++i) {
-    const int32_t slot = batch.sequences ? batch.sequences[i] : int32_t(i);
-    scanned[size_t(batch.layer)] +=
-        uint64_t(sequences[size_t(slot)].committed[size_t(batch.layer)] *
-                 shape.layout.selectsPerBlock());
-  }
-  return Status::success();
+  return kernel.decodeAll(calls.data(), count);
 }

@@ -53,13 +53,15 @@ public:
 
   Entry getEntry() const { return entry; }
   llvm::StringRef getISA() const { return isa; }
+  /// The relocatable object that it was made of.
+  const std::string &getObject() const { return object; }
 
 private:
   CPUKernel();
   struct Impl;
   std::unique_ptr<Impl> impl;
   Entry entry = nullptr;
-  std::string isa;
+  std::string isa, object;
 };
 
 } // namespace mlir::ffd

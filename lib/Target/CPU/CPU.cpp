@@ -291,5 +291,6 @@ FailureOr<std::unique_ptr<CPUKernel>> CPUKernel::create(ModuleOp module,
   if (!address)
     return fail(address.takeError());
   kernel->entry = address->toPtr<Entry>();
+  kernel->object = std::move(*object);
   return kernel;
 }

@@ -94,6 +94,9 @@ public:
   Status copyWithin(void *to, const void *from, int64_t bytes,
                     void *stream) const;
   Status fill(void *to, uint8_t value, int64_t bytes, void *stream) const;
+  /// A CUstream that is not ordered with the default one.
+  Status createStream(void *&stream) const;
+  void destroyStream(void *stream) const;
   /// Whether the stream records its work into a graph.
   Status capturing(void *stream, bool &yes) const;
 

@@ -33,7 +33,8 @@ typedef struct ffdJitResult {
   uint64_t error_size;  /*     and its size; NULL and 0 for none             */
   /* CPU: the kernel; NULL for a GPU target. */
   void (*entry)(const ffdDecodeArgs *args, int64_t row, int64_t split);
-  /* GPU: the bytes of a kernel package (Package.h); NULL for a CPU target. */
+  /* The bytes of a kernel package (Package.h); on a CPU the same code as that
+   * of `entry`, or NULL for the steps of split execution and selectors. */
   const void *package;
   uint64_t package_size;
   /* The target compiled for, more exact than the one asked for

@@ -112,6 +112,8 @@ public:
   /// device pointers, `splits` is at least 1 and the workspace is the caller's.
   /// Checks nothing that it cannot see from the host; does not wait.
   Status launchResident(const ffdDecodeArgs &device);
+  /// The same on a CUstream; null is the default one.
+  Status launchResidentOn(void *stream, const ffdDecodeArgs &device);
   /// One launch of an append (Program::Append, the only launch it has) over
   /// memory on the device, on a CUstream; null is that of launch(). Checks what
   /// checkAppendArgs does; does not wait.

@@ -319,10 +319,13 @@ typedef struct ffdAppendBatch {
   size_t struct_size;
   int32_t layer;
   int32_t count;            /* sequences, each at most once                   */
-  const int32_t *sequences; /* [count], host; NULL: 0 .. count - 1            */
+  const int32_t *sequences; /* [count], host; NULL: 0 .. count - 1. On CUDA
+                               consecutive, ascending slots                   */
   const int32_t *tokens;    /* [count], host, each at least 0; NULL: 1 each   */
-  const int32_t *device_tokens; /* CUDA: [count] in device memory instead of
-                               `tokens`, read when the work runs: for graphs  */
+  const int32_t *device_offsets; /* CUDA, instead of `tokens`: [count + 1] in
+                               device memory, read when the work runs:
+                               sequence i gets rows offsets[i] up to
+                               offsets[i + 1] - 1. For captured graphs        */
   const void *k;            /* [rows][kv_heads][head_dim] element             */
   const void *v;            /* [rows][kv_heads][value_dim] element            */
   int64_t k_token_stride, k_head_stride; /* both 0: contiguous                */
@@ -340,7 +343,9 @@ static inline void ffdAppendBatchInit(ffdAppendBatch *batch) {
  * k and v are in the context's memory (device memory on CUDA, 16-byte aligned
  * with strides that are multiples of 8; 2-byte aligned on the CPU).
  * While `stream` is being captured nothing changes on the host: the host learns
- * what replays did by ffdAdvance. */
+ * what replays did by ffdAdvance. Such a batch has one token each (`tokens`
+ * NULL) or device_offsets; slots without a sequence may be among it and are
+ * skipped when the graph runs (row i of one token each is that of slot i). */
 FFD_API ffdStatus ffdAppend(ffdCache *cache, const ffdAppendBatch *batch,
                             ffdStream stream);
 
@@ -407,14 +412,13 @@ FFD_API ffdStatus ffdStatisticsRequest(ffdCache *cache, ffdStream stream);
 FFD_API ffdStatus ffdStatisticsFetch(ffdCache *cache,
                                      ffdHeadStatistics *statistics);
 
-/* Sticky errors of work that ran on the device. */
-enum {
-  FFD_ERROR_RESERVATION = 1, /* an append beyond the reservation: not done    */
-  FFD_ERROR_PAGE = 2         /* a page id out of range: append not done       */
-};
-/* Reads them without waiting: what finished work has set. On the CPU there are
- * none, calls return statuses. */
-FFD_API ffdStatus ffdCacheGetErrors(const ffdCache *cache, uint32_t *errors);
+/* Sticky errors of appends that ran on the device, bits of ffdAppendError
+ * (abi.h): of all sequences together, and of each if `each` ([sequences]) is not
+ * NULL. An append that failed has changed nothing of its sequence. Reads what
+ * finished work has set and does not wait for other work. On the CPU there are
+ * none: calls return statuses. */
+FFD_API ffdStatus ffdCacheGetErrors(const ffdCache *cache, int32_t *errors,
+                                    int32_t *each);
 FFD_API ffdStatus ffdCacheClearErrors(ffdCache *cache);
 
 /*===--- Save and load -----------------------------------------------------===*/
