@@ -224,6 +224,9 @@ static void arithmetic(Machine &m, Lane &lane, const Instruction &i,
                     : floatToBits(computeFloat(code, bitsToFloat(in[0]),
                                                bitsToFloat(in[1]),
                                                bitsToFloat(in[2]), i.c));
+    // Whatever NaN the host has.
+    if (code != Mov && code != Neg && code != Abs && std::isnan(bitsToFloat(r)))
+      r = 0x7FFFFFFF;
     break;
   case Double: {
     double a = bitsToDouble(in[0]), b = bitsToDouble(in[1]),

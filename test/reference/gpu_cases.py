@@ -7,7 +7,9 @@ integers alone. Every input is exact in f16 and in bf16.
 from __future__ import annotations
 
 import hashlib
+import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -95,6 +97,16 @@ class GpuCase:
         """Of ffd-run, apart from files and target."""
         return [f"--delta={self.delta!r}", f"--select-block={self.select_block}",
                 f"--scan-bits={self.scan_bits}", f"--splits={self.splits}", f"--lag={self.lag}"]
+
+
+def kernel_digest(run: str | Path, case: GpuCase) -> str:
+    """Of the PTX that the ffd-compile next to `run` makes for a case."""
+    done = subprocess.run(
+        [str(Path(run).with_name("ffd-compile")), "--arch=sm_90a", "--emit=ptx", "-o", "-",
+         f"--head-dim={case.head_dim}", f"--value-dim={case.value_dim}", f"--group={case.group}",
+         f"--kv-type={case.element.name}", f"--scan-bits={case.scan_bits}",
+         f"--select-block={case.select_block}"], capture_output=True, text=True, check=True)
+    return hashlib.sha256(done.stdout.encode()).hexdigest()[:16]
 
 
 CASES = [

@@ -13,19 +13,33 @@
 #include "CheckCase.h"
 
 #include <ctime>
+#include <tuple>
 
 using namespace ffd;
 
 namespace {
 
-class DecodeEmulation : public testing::TestWithParam<MatrixCase> {};
+/// A case and its number.
+using Numbered = std::tuple<size_t, MatrixCase>;
+
+class DecodeEmulation : public testing::TestWithParam<Numbered> {};
 
 TEST_P(DecodeEmulation, MatchesReference) {
+  const auto &[number, c] = GetParam();
   std::string error;
-  EmulatedDecode decode(GetParam().spec, GetParam().arch, error);
+  EmulatedDecode decode(c.spec, c.arch, error);
   ASSERT_EQ(error, "");
-  EXPECT_TRUE(checkCase(GetParam(), decode));
-  EXPECT_TRUE(checkScores(GetParam(), decode, hasCpuKernel()));
+  EXPECT_TRUE(checkCase(c, decode));
+  // The CPU's kernel is compared with the same reference in tests of its own;
+  // compiling it takes longer than all the rest.
+  EXPECT_TRUE(checkScores(c, decode, number % 6 == 0 && hasCpuKernel()));
+}
+
+std::vector<Numbered> numberedCases() {
+  std::vector<Numbered> cases;
+  for (const MatrixCase &c : coveringCases(1))
+    cases.push_back({cases.size(), c});
+  return cases;
 }
 
 class LongRows : public testing::TestWithParam<const char *> {};
@@ -72,6 +86,6 @@ INSTANTIATE_TEST_SUITE_P(Archs, LongRows,
                          testing::Values("sm_80", "sm_86", "sm_90a",
                                          "sm_120a"));
 INSTANTIATE_TEST_SUITE_P(Pairwise, DecodeEmulation,
-                         testing::ValuesIn(coveringCases(1)));
+                         testing::ValuesIn(numberedCases()));
 
 } // namespace

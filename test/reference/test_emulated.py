@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Some cases of the property tests on the emulated GPU, whatever FFD_TARGET is.
+With FFD_TARGET=emulate all of test_property.py runs there.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import test_property
+from cases import HEAD_DIMS, draw
+from elements import BF16, F16
+from test_property import FRESH, pytestmark  # noqa: F401: skipped as those are
+
+
+@pytest.fixture(autouse=True)
+def emulated(monkeypatch):
+    monkeypatch.setattr(test_property, "TARGET", "emulate")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_fixed(seed, tmp_path):
+    case = draw(seed, head_dim=HEAD_DIMS[seed % 6], group=1 + 3 * seed, lengths=[900 - 60 * seed, 0, 129])
+    case.poison()
+    test_property.verify(case, tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(FRESH, FRESH + 2))
+def test_fresh(seed, tmp_path):
+    case = draw(seed)
+    case.poison()
+    test_property.verify(case, tmp_path)
+
+
+@pytest.mark.parametrize("element", (F16, BF16), ids=lambda e: e.name)
+def test_infinite_delta_is_dense(element, tmp_path):
+    case = draw(101, element=element, scan_bits=4, delta=np.inf, deviation=1.0, kind="plain",
+                planted=False, lengths=[700, 129])
+    test_property.verify(case, tmp_path, dense=True)
+
+
+def test_threshold_to_the_unit(tmp_path):
+    test_property.test_threshold_to_the_unit(501, tmp_path)
