@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import math
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +33,8 @@ from ffd.eval.trace import Trace, TraceError
 from ffd_reference import Spec, rows_of
 from tensorfile import half, plain, save
 
-SLICE = Path(__file__).resolve().parent.parent / "data" / "smollm2-slice.safetensors"
+ROOT = Path(__file__).resolve().parent.parent.parent
+SLICE = ROOT / "test" / "data" / "smollm2-slice.safetensors"
 
 
 # --- Traces ----------------------------------------------------------------------
@@ -489,3 +492,11 @@ def test_comparison_at_equal_bytes() -> None:
                "kivi": line(0.3, 0.02), "streaming": line(0.5, 0.1)}
     rows = tables.equal_bytes(summary, "ffd", lambda header, rows: rows)
     assert rows == [["kivi", "30.0%", "2.00", "2.00", "2.00"]]  # the base has 0.01 there
+
+
+@pytest.mark.skipif(Path(sys.prefix) != ROOT / ".venv", reason="would install into .venv")
+def test_the_script_runs() -> None:
+    done = subprocess.run([ROOT / "scripts" / "ffd-eval", "methods"], capture_output=True,
+                          text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "2406.10774" in done.stdout
