@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Prints "passed failed skipped" of a JUnit XML file (lit, GoogleTest, pytest)."""
+"""Prints "passed failed skipped" of JUnit XML files (lit, GoogleTest, pytest)."""
 import sys
 import xml.etree.ElementTree as ElementTree
 
 passed = failed = skipped = 0
-for case in ElementTree.parse(sys.argv[1]).iter("testcase"):
+for case in (case for path in sys.argv[1:] for case in ElementTree.parse(path).iter("testcase")):
     kinds = {child.tag for child in case}
     if kinds & {"failure", "error"}:
         failed += 1
