@@ -33,9 +33,14 @@ def FFD_SpecAttr : FFD_Attr<"Spec", "spec"> {
     * (spec_c1) `head_dim` and `value_dim` are multiples of 16 in 16..256;
     * (spec_c2) `group` is 1..16;
     * (spec_c3) `element` is f16 or bf16;
-    * (spec_c4) `scan_bits` is 2, 4 or 8;
+    * (spec_c4) `scan_bits` is 2, 4 or 8, or 16: keys that are not split, for
+      ablations;
     * (spec_c5) `quant_block` is 128;
-    * (spec_c6) `select_block` is 16, 32, 64 or 128.
+    * (spec_c6) `select_block` is 16, 32, 64 or 128;
+    * (spec_c7) `residual_bits` is 8, or 0: attention over the thumbnails alone,
+      for ablations; 0 where `scan_bits` is 16.
+
+    Only the CPU lowering takes 16 scan bits or no residuals.
 
     Example:
 
@@ -51,11 +56,32 @@ def FFD_SpecAttr : FFD_Attr<"Spec", "spec"> {
     OptionalParameter<"::mlir::Type", "type of q, K, V, scales">:$element,
     OptionalParameter<"int64_t", "bits of a thumbnail code">:$scan_bits,
     OptionalParameter<"int64_t", "tokens that share a scale">:$quant_block,
-    OptionalParameter<"int64_t", "tokens kept together">:$select_block
+    OptionalParameter<"int64_t", "tokens kept together">:$select_block,
+    DefaultValuedParameter<"int64_t", "8", "bits of a residual">:$residual_bits
   );
   let assemblyFormat = "`<` struct(params) `>`";
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
+    /// The spec with residuals of 8 bits.
+    static SpecAttr get(::mlir::MLIRContext *context, int64_t headDim,
+                        int64_t valueDim, int64_t group, ::mlir::Type element,
+                        int64_t scanBits, int64_t quantBlock,
+                        int64_t selectBlock) {
+      return get(context, headDim, valueDim, group, element, scanBits,
+                 quantBlock, selectBlock, /*residualBits=*/int64_t(8));
+    }
+    static SpecAttr
+    getChecked(::llvm::function_ref<::mlir::InFlightDiagnostic()> emitError,
+               ::mlir::MLIRContext *context, int64_t headDim, int64_t valueDim,
+               int64_t group, ::mlir::Type element, int64_t scanBits,
+               int64_t quantBlock, int64_t selectBlock) {
+      return getChecked(emitError, context, headDim, valueDim, group, element,
+                        scanBits, quantBlock, selectBlock,
+                        /*residualBits=*/int64_t(8));
+    }
+    /// Whether the scan reads 16-bit keys, which have no thumbnails.
+    bool scansKeys() const { return getScanBits() == 16; }
+    bool hasResiduals() const { return getResidualBits() != 0; }
     /// Whether every size is known.
     bool isComplete() const;
     /// The layout of the split cache (complete specs only).
@@ -63,7 +89,8 @@ def FFD_SpecAttr : FFD_Attr<"Spec", "spec"> {
     /// (2^scan_bits - 1) / 2 times 2: the odd integer that centres the codes.
     int64_t getTwiceL() const { return (int64_t(1) << getScanBits()) - 1; }
     bool isBF16() const { return getElement().isBF16(); }
-    /// The canonical part of a kernel's name: "d128-v128-g4-f16-b2-q128-s16".
+    /// The canonical part of a kernel's name: "d128-v128-g4-f16-b2-q128-s16", with
+    /// "-r0" where there are no residuals.
     std::string getKernelName() const;
   }];
 }
@@ -157,7 +184,8 @@ def FFD_Domain : I32EnumAttr<"Domain", "what a distribute loop runs over", [
 }
 def FFD_Combiner : I32EnumAttr<"Combiner", "how iterations combine", [
     I32EnumAttrCase<"max", 0>, I32EnumAttrCase<"append", 1>,
-    I32EnumAttrCase<"state", 2>, I32EnumAttrCase<"scales", 4>]> {
+    I32EnumAttrCase<"state", 2>, I32EnumAttrCase<"rank", 3>,
+    I32EnumAttrCase<"scales", 4>]> {
   let cppNamespace = "::mlir::ffd";
 }
 

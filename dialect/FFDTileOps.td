@@ -98,9 +98,10 @@ def FFD_TileDistributeOp : FFD_TileOp<"distribute", [
     | `max` | scores | the maximum per head, as a row maximum, also over `init` |
     | `append` | a mask | the work list of non-empty masks, in ascending order |
     | `state` | the state | the softmax state; last block argument: the state so far |
+    | `rank` | scores | a ranking of the selection blocks that ran |
     | `scales` | a thumbnail | the largest scale of every channel, NaN propagates |
 
-    Iterations with `max`, `append` and `scales` are independent. With `state` a target
+    Iterations with `max`, `append`, `rank` and `scales` are independent. With `state` a target
     may keep several private states and merge them in a fixed order.
 
     Constraints:
@@ -452,6 +453,34 @@ def FFD_TileFullOp : FFD_TileValueOp<"full", [Pure]> {
   }];
   let results = (outs FFD_MaskType:$result);
   let assemblyFormat = "attr-dict `:` qualified(type($result))";
+}
+
+def FFD_TileChooseOp : FFD_TileValueOp<"choose", [
+    MemoryEffects<[MemWrite]>]> {
+  let summary = "keep the blocks of a row that its ranking chooses";
+  let description = [{
+    The rules that need the whole row, `#ffd.top_k` and `#ffd.top_p`: a byte per
+    selection block of the ranking goes to `kept`. A row that is non-finite keeps
+    everything. Such a kernel is launched with one piece per row.
+
+    Constraints:
+    * (choose_c1) the selector is `#ffd.top_k` or `#ffd.top_p`.
+
+    Example:
+
+    ```mlir
+    ffd.tile.choose #ffd.top_k<64> %qq, %r, %kept[%row] : (!ffd.query<#s>, !ffd.ranking<#s>, memref<?x?x?xi8>) -> ()
+    ```
+  }];
+  let arguments = (ins FFD_AnySelector:$selector, FFD_QueryType:$query,
+                       FFD_RankingType:$ranking, FFD_KeptMemory:$kept,
+                       Index:$row);
+  let assemblyFormat = [{
+    $selector $query `,` $ranking `,` $kept `[` $row `]` attr-dict `:` `(`
+    qualified(type($query)) `,` qualified(type($ranking)) `,` type($kept) `)`
+    `->` `(` `)`
+  }];
+  let hasVerifier = 1;
 }
 
 def FFD_TileStoreKeptOp : FFD_TileValueOp<"store_kept", [MemoryEffects<[MemWrite]>]> {

@@ -53,6 +53,8 @@ def FFD_MaskType : FFD_SpecType<"Mask", "mask",
     "one bit per selection block of one quantisation block">;
 def FFD_WorklistType : FFD_SpecType<"Worklist", "worklist",
     "kept selection blocks of a team, in ascending order">;
+def FFD_RankingType : FFD_SpecType<"Ranking", "ranking",
+    "best score and softmax mass of every selection block of a row">;
 def FFD_StateType : FFD_SpecType<"State", "state",
     "an online softmax: unnormalised output, reference, sum, per head">;
 def FFD_TokensType : FFD_SpecType<"Tokens", "tokens",

@@ -40,7 +40,8 @@ static bool isOneOf(int64_t value, std::initializer_list<int64_t> allowed) {
 LogicalResult SpecAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                int64_t headDim, int64_t valueDim, int64_t group,
                                Type element, int64_t scanBits,
-                               int64_t quantBlock, int64_t selectBlock) {
+                               int64_t quantBlock, int64_t selectBlock,
+                               int64_t residualBits) {
   auto checkDim = [&](StringRef name, int64_t value) -> LogicalResult {
     if (value == 0 || (value >= 16 && value <= 256 && value % 16 == 0))
       return success();
@@ -55,15 +56,22 @@ LogicalResult SpecAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   if (element && !element.isF16() && !element.isBF16())
     return emitError() << "element is " << element
                        << ", expected f16 or bf16 (spec_c3)";
-  if (!isOneOf(scanBits, {0, 2, 4, 8}))
+  if (!isOneOf(scanBits, {0, 2, 4, 8, 16}))
     return emitError() << "scan_bits is " << scanBits
-                       << ", expected 2, 4 or 8 (spec_c4)";
+                       << ", expected 2, 4, 8 or 16 (spec_c4)";
   if (!isOneOf(quantBlock, {0, 128}))
     return emitError() << "quant_block is " << quantBlock
                        << ", expected 128 (spec_c5)";
   if (!isOneOf(selectBlock, {0, 16, 32, 64, 128}))
     return emitError() << "select_block is " << selectBlock
                        << ", expected 16, 32, 64 or 128 (spec_c6)";
+  if (!isOneOf(residualBits, {0, 8}))
+    return emitError() << "residual_bits is " << residualBits
+                       << ", expected 8 or 0 (spec_c7)";
+  if (scanBits == 16 && residualBits != 0)
+    return emitError() << "residual_bits is " << residualBits
+                       << " with scan_bits = 16, expected 0: keys that are not "
+                          "split have no residuals (spec_c7)";
   return success();
 }
 
@@ -74,14 +82,15 @@ bool SpecAttr::isComplete() const {
 
 ::ffd::Layout SpecAttr::getLayout() const {
   assert(isComplete() && "the layout needs every size");
-  return {getHeadDim(), getValueDim(), getScanBits(), getQuantBlock(),
-          getSelectBlock()};
+  return {getHeadDim(),    getValueDim(),    getScanBits(),
+          getQuantBlock(), getSelectBlock(), getResidualBits()};
 }
 
 std::string SpecAttr::getKernelName() const {
-  return llvm::formatv("d{0}-v{1}-g{2}-{3}-b{4}-q{5}-s{6}", getHeadDim(),
+  return llvm::formatv("d{0}-v{1}-g{2}-{3}-b{4}-q{5}-s{6}{7}", getHeadDim(),
                        getValueDim(), getGroup(), isBF16() ? "bf16" : "f16",
-                       getScanBits(), getQuantBlock(), getSelectBlock());
+                       getScanBits(), getQuantBlock(), getSelectBlock(),
+                       hasResiduals() ? "" : "-r0");
 }
 
 //===----------------------------------------------------------------------===//

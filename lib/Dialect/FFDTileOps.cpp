@@ -116,6 +116,9 @@ LogicalResult TileDistributeOp::verify() {
   case Combiner::state:
     fits = isa<StateType>(yielded) && yielded == result && init == result;
     break;
+  case Combiner::rank:
+    fits = isa<ScoresType>(yielded) && isa<RankingType>(result) && !init;
+    break;
   case Combiner::scales:
     fits = isa<ThumbnailType>(yielded) && isa<ScalesType>(result) && !init;
     break;
@@ -128,6 +131,8 @@ LogicalResult TileDistributeOp::verify() {
       diag << " from init " << init;
     return diag << ", expected "
                 << (getCombiner() == Combiner::max ? "scores and a row maximum"
+                    : getCombiner() == Combiner::rank
+                        ? "scores and a ranking, without init"
                     : getCombiner() == Combiner::append
                         ? "a mask and a work list, without init"
                     : getCombiner() == Combiner::scales
@@ -141,6 +146,14 @@ LogicalResult TileDistributeOp::verify() {
     return emitOpError("mixes specs, expected all types to have one spec "
                        "(tile_c1)");
   return success();
+}
+
+LogicalResult TileChooseOp::verify() {
+  if (isa<TopKAttr, TopPAttr>(getSelector()))
+    return success();
+  return emitOpError("selector is ")
+         << getSelector()
+         << ", expected #ffd.top_k or #ffd.top_p (choose_c1)";
 }
 
 //===----------------------------------------------------------------------===//

@@ -155,7 +155,8 @@ static FailureOr<std::string> finishPackage(::ffd::Package package,
                   spec.isBF16() ? FFD_BF16 : FFD_F16,
                   static_cast<int32_t>(spec.getScanBits()),
                   static_cast<int32_t>(spec.getQuantBlock()),
-                  static_cast<int32_t>(spec.getSelectBlock())};
+                  static_cast<int32_t>(spec.getSelectBlock()),
+                  /*no_residuals=*/spec.hasResiduals() ? 0 : 1};
   std::string bytes;
   ::ffd::Status status = package.serialize(bytes);
   if (!status.ok()) {

@@ -72,16 +72,18 @@ int ffdJitCompile(const ffdSpec *spec, const char *target, const char *program,
   clear(result);
   if (!spec || !target || !program)
     return fail(result, "spec, target or program is NULL, expected a value");
-  Program which;
-  if (llvm::StringRef(program) == "decode")
-    which = Program::Decode;
-  else if (llvm::StringRef(program) == "exact")
-    which = Program::Exact;
-  else if (llvm::StringRef(program) == "append")
-    which = Program::Append;
-  else
+  auto [step, selector] = llvm::StringRef(program).split(' ');
+  const bool split = step == "select" || step == "attend";
+  const bool plain = step == "exact" || step == "append";
+  if ((step != "decode" && !plain && !split) ||
+      (!selector.empty() && step != "decode" && step != "select"))
     return fail(result, std::string("program is '") + program +
-                            "', expected 'decode', 'exact' or 'append'");
+                            "', expected 'decode', 'exact', 'append', 'select' "
+                            "or 'attend', the first and the fourth with a "
+                            "selector or without");
+  const Program which = step == "exact"    ? Program::Exact
+                        : step == "append" ? Program::Append
+                                           : Program::Decode;
 
   DialectRegistry registry;
   registerCompilerDialects(registry);
@@ -112,26 +114,35 @@ int ffdJitCompile(const ffdSpec *spec, const char *target, const char *program,
       llvm::function_ref<InFlightDiagnostic()>(emit), &context,
       int64_t(spec->head_dim), int64_t(spec->value_dim), int64_t(spec->group),
       element, int64_t(spec->scan_bits), int64_t(spec->quant_block),
-      int64_t(spec->select_block));
+      int64_t(spec->select_block), int64_t(spec->no_residuals ? 0 : 8));
   if (!attr || !attr.isComplete())
     return fail(result, messages.empty() ? "spec has a size of 0" : messages);
 
-  OwningOpRef<ModuleOp> module = buildProgram(&context, which, attr);
+  if (split && !options.isCPU())
+    return fail(result, std::string("program is '") + program +
+                            "' for the target '" + target +
+                            "', expected a CPU target");
+  options.fuse = !split;
+  OwningOpRef<ModuleOp> module =
+      selector.empty() ? buildProgram(&context, which, attr)
+                       : buildProgram(&context, which, attr, selector);
   if (!module)
     return fail(result, messages);
   auto owner = std::make_unique<Owner>();
   std::string error;
   if (options.isCPU()) {
-    FailureOr<std::unique_ptr<CPUKernel>> kernel =
-        compileCPUKernel(*module, program, options, error);
+    FailureOr<std::unique_ptr<CPUKernel>> kernel = compileCPUKernel(
+        *module, split ? ("decode_" + step).str() : step.str(), options, error);
     if (failed(kernel))
       return fail(result, error.empty() ? messages : error);
     owner->kernel = std::move(*kernel);
     owner->target = "cpu:" + owner->kernel->getISA().str();
     result->entry = owner->kernel->getEntry();
-    // A loader may keep the code of whole programs.
-    if (llvm::StringRef(program) == "decode" ||
-        llvm::StringRef(program) == "exact") {
+    // A loader may keep the code of whole programs; packages do not hold the
+    // specs of ablations.
+    if ((llvm::StringRef(program) == "decode" ||
+         llvm::StringRef(program) == "exact") &&
+        !spec->no_residuals) {
       ::ffd::Package package;
       package.kind = ::ffd::PackageKind::CpuObject;
       package.program = which == Program::Exact ? ::ffd::Program::Exact

@@ -34,7 +34,7 @@ public:
   explicit Sizes(SpecAttr spec)
       : values{spec.getHeadDim(),  spec.getValueDim(),   spec.getGroup(),
                spec.getScanBits(), spec.getQuantBlock(), spec.getSelectBlock()},
-        element(spec.getElement()) {}
+        residualBits(spec.getResidualBits()), element(spec.getElement()) {}
 
   enum Field { headDim, valueDim, group, scanBits, quantBlock, selectBlock };
   static StringRef getName(Field field) {
@@ -85,7 +85,7 @@ public:
     auto spec = SpecAttr::getChecked(
         [&] { return op->emitError(); }, op->getContext(), values[headDim],
         values[valueDim], values[group], element, values[scanBits],
-        values[quantBlock], values[selectBlock]);
+        values[quantBlock], values[selectBlock], residualBits);
     if (!spec)
       return failure();
     return spec;
@@ -93,6 +93,7 @@ public:
 
 private:
   int64_t values[6] = {};
+  int64_t residualBits = 8;
   Type element;
 };
 

@@ -135,44 +135,51 @@ static LogicalResult tileAttend(AttendOp op) {
   return success();
 }
 
+/// The scan and the pseudo-max whose results a selection reads: one kernel
+/// computes all three.
+static LogicalResult findSteps(SelectOp op, ScanOp &scan,
+                               PseudoMaxOp &pseudoMax) {
+  scan = findWriter<ScanOp>(op.getBest(), op);
+  if (!scan)
+    return op.emitOpError("operand 'best' is not written by an 'ffd.scan' "
+                          "before it in its block, expected one");
+  pseudoMax = findWriter<PseudoMaxOp>(op.getRowMax(), op);
+  if (!pseudoMax || pseudoMax.getUnit() != op.getUnit())
+    return op.emitOpError("operands 'row_max' and 'unit' are not written by "
+                          "one 'ffd.pseudo_max' before it in its block, "
+                          "expected one");
+  if (scan.getCache() != op.getCache() ||
+      pseudoMax.getCache() != op.getCache() ||
+      scan.getQuery() != pseudoMax.getQuery())
+    return op.emitOpError("and its 'ffd.scan' and 'ffd.pseudo_max' differ in "
+                          "query or cache, expected the same");
+  return success();
+}
+
 /// One kernel of pseudo_max, scan and select: scores stay in registers, the
 /// mask is what it writes.
 static LogicalResult tileSelect(SelectOp op) {
-  bool all = isa<AllAttr>(op.getSelector());
-  if (!all && !isa<TopDeltaAttr>(op.getSelector()))
-    return op.emitOpError("selector ")
-           << op.getSelector()
-           << " has no tile program, expected #ffd.top_delta or #ffd.all";
   ScanOp scan;
   PseudoMaxOp pseudoMax;
-  if (!all) {
-    scan = findWriter<ScanOp>(op.getBest(), op);
-    if (!scan)
-      return op.emitOpError("operand 'best' is not written by an 'ffd.scan' "
-                            "before it in its block, expected one");
-    pseudoMax = findWriter<PseudoMaxOp>(op.getRowMax(), op);
-    if (!pseudoMax || pseudoMax.getUnit() != op.getUnit())
-      return op.emitOpError("operands 'row_max' and 'unit' are not written by "
-                            "one 'ffd.pseudo_max' before it in its block, "
-                            "expected one");
-    if (scan.getCache() != op.getCache() ||
-        pseudoMax.getCache() != op.getCache() ||
-        scan.getQuery() != pseudoMax.getQuery())
-      return op.emitOpError("and its 'ffd.scan' and 'ffd.pseudo_max' differ in "
-                            "query or cache, expected the same");
-  }
+  const bool all = isa<AllAttr>(op.getSelector());
+  if (!all && failed(findSteps(op, scan, pseudoMax)))
+    return failure();
 
   OpBuilder builder(op);
   TileProgram program(builder, op.getLoc(), op.getCache().getType().getSpec());
   program.begin();
   program.extent(op.getCache());
-  Value threshold;
-  if (!all) {
+  if (!all)
     program.loadQuery(scan.getQuery(), pseudoMax.getSmScale(), op.getCache());
-    threshold =
-        program.threshold(program.pseudoMax(op.getCache()), op.getDelta());
+  if (isa<TopKAttr, TopPAttr>(op.getSelector())) {
+    program.choose(op.getSelector(), program.rank(op.getCache()), op.getMask());
+  } else {
+    Value threshold;
+    if (!all)
+      threshold =
+          program.threshold(program.pseudoMax(op.getCache()), op.getDelta());
+    program.select(op.getCache(), threshold, op.getMask());
   }
-  program.select(op.getCache(), threshold, op.getMask());
   op.erase();
   return success();
 }

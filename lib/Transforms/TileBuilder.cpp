@@ -40,7 +40,8 @@ void TileProgram::exactExtent(Value lengths) {
 }
 
 void TileProgram::loadQuery(Value memory, Value smScale, Value cache) {
-  query = TileQueryOp::create(b, type<QueryType>(), memory, row, smScale, cache);
+  query =
+      TileQueryOp::create(b, type<QueryType>(), memory, row, smScale, cache);
 }
 
 Value TileProgram::distribute(Domain domain, ValueRange over, Combiner combiner,
@@ -101,6 +102,20 @@ Value TileProgram::select(Value cache, Value threshold, Value kept) {
           TileStoreKeptOp::create(b, mask, kept, row, arguments[0]);
         return mask;
       });
+}
+
+Value TileProgram::rank(Value cache) {
+  return distribute(
+      Domain::share, {blocks, split, splits}, Combiner::rank, {},
+      type<RankingType>(), {}, [&](ValueRange arguments) -> Value {
+        Value codes = TileLoadThumbnailOp::create(b, type<ThumbnailType>(),
+                                                  cache, row, arguments[0]);
+        return TileScanOp::create(b, type<ScoresType>(), query, codes);
+      });
+}
+
+void TileProgram::choose(Attribute selector, Value ranking, Value kept) {
+  TileChooseOp::create(b, selector, query, ranking, kept, row);
 }
 
 Value TileProgram::loadSelection(Value kept) {

@@ -36,6 +36,10 @@ struct TileProgram {
   /// The work list of blocks that reach the threshold (null: all of them);
   /// their masks are stored to `kept`, where given.
   Value select(Value cache, Value threshold, Value kept);
+  /// The ranking of the row's selection blocks; the row is one piece.
+  Value rank(Value cache);
+  /// Stores the blocks that a rule over the whole row keeps.
+  void choose(Attribute selector, Value ranking, Value kept);
   /// The work list that another kernel stored.
   Value loadSelection(Value kept);
   /// Softmax over the work list, then over the team's share of the tail.
@@ -47,7 +51,10 @@ struct TileProgram {
   void append(AppendOp op);
 
 private:
-  template <typename T> Type type() { return T::get(b.getContext(), spec); }
+  template <typename T>
+  Type type() {
+    return T::get(b.getContext(), spec);
+  }
   /// Builds a distribute loop; `body` gets the block arguments and returns what
   /// is yielded.
   Value distribute(Domain domain, ValueRange over, Combiner combiner,

@@ -45,6 +45,12 @@ def sm_scale(value: Any, head_dim: int) -> float:
     return number
 
 
+def text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"argument '{name}' is {type(value).__name__}, expected str")
+    return value
+
+
 def real(name: str, value: Any) -> float:
     try:
         return float(value)

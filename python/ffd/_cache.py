@@ -10,9 +10,9 @@ import numpy as np
 
 from . import _arguments as check
 from . import _ffd
-from ._runtime import Runtime, native
+from ._runtime import Runtime, has_residuals, native
 
-SCAN_BITS = (2, 4, 8)
+SCAN_BITS = (2, 4, 8, 16)
 SELECT_BLOCKS = (16, 32, 64, 128)
 QUANT_BLOCK = 128
 
@@ -96,7 +96,10 @@ class Cache:
         multiple of 16 up to 256.
     lengths: integers [batch], visible tokens of each sequence, 0 to tokens; None:
         all. Tokens beyond are never read.
-    scan_bits: bits of a thumbnail: 2, 4 or 8.
+    scan_bits: bits of a thumbnail: 2, 4 or 8; 16 leaves K as it is, for
+        ablations on the CPU.
+    residual_bits: 8; 0 attends to the thumbnails alone, for ablations on the
+        CPU. None: 8, or 0 where K is not split.
     lag: newest tokens that stay in 16 bit at least; full blocks of 128 tokens
         older than that are split ("committed"), the rest is the tail.
     runtime: whose threads pack; None: default_runtime().
@@ -105,11 +108,12 @@ class Cache:
     ValueError naming the argument, its value and what was expected.
     """
 
-    def __init__(self, k: Any, v: Any, *, lengths: Any = None, scan_bits: int = 2, lag: int = 0,
+    def __init__(self, k: Any, v: Any, *, lengths: Any = None, scan_bits: int = 2,
+                 residual_bits: int | None = None, lag: int = 0,
                  runtime: Runtime | None = None) -> None:
-        self._native = _ffd.Cache(native(runtime), k, v, check.lengths(lengths),
-                                  check.choice("scan_bits", scan_bits, SCAN_BITS),
-                                  check.integer("lag", lag, 0))
+        bits = check.choice("scan_bits", scan_bits, SCAN_BITS)
+        self._native = _ffd.Cache(native(runtime), k, v, check.lengths(lengths), bits,
+                                  has_residuals(bits, residual_bits), check.integer("lag", lag, 0))
 
     @property
     def batch(self) -> int:
@@ -137,6 +141,10 @@ class Cache:
         return self._native.scan_bits
 
     @property
+    def residual_bits(self) -> int:
+        return 8 if self._native.residuals else 0
+
+    @property
     def lag(self) -> int:
         return self._native.lag
 
@@ -157,8 +165,9 @@ class Cache:
         return self._native.nbytes
 
     def decode(self, q: Any, *, delta: Any = 5.0, sm_scale: float | None = None,
-               select_block: int = 16, splits: int = 0, pseudo_max: bool = False,
-               scores: bool = False, runtime: Runtime | None = None) -> Result:
+               select_block: int = 16, splits: int = 0, selector: str = "top_delta",
+               execution: str | None = None, pseudo_max: bool = False, scores: bool = False,
+               runtime: Runtime | None = None) -> Result:
         """Attends to the kept blocks and the tail: one query token per sequence.
 
         q: of the cache's dtype, [batch, heads, head_dim]; heads is a multiple of
@@ -168,6 +177,11 @@ class Cache:
         sm_scale: softmax scale, above 0; None: 1 / sqrt(head_dim).
         select_block: tokens kept or skipped together: 16, 32, 64 or 128.
         splits: pieces per row, merged in a fixed order; 0: as suits the machine.
+        selector: "top_delta"; for ablations on the CPU also "top_k=64", the best
+            blocks of each row, "top_p=0.9", the best blocks that hold a share of
+            the estimated mass, or "all"; these ignore delta.
+        execution: "fused", one kernel, or "split", two that meet in the mask
+            (on the CPU); None: fused where the rule can be.
         pseudo_max, scores: also compute these (on the CPU, from the integer scan
             that docs/numerics.md defines; it costs a pass over the cache).
 
@@ -179,7 +193,8 @@ class Cache:
         scale = check.sm_scale(sm_scale, self.head_dim)
         out, lse, kept = self._native.decode(
             runtime_, q, check.deltas(delta, self.batch), scale, block,
-            check.integer("splits", splits, 0, 1024))
+            check.integer("splits", splits, 0, 1024), check.text("selector", selector),
+            check.text("execution", execution or ""))
         best = approximate = None
         if pseudo_max or scores:
             _, _, approximate, best = self._native.scan(runtime_, q, scale, False, bool(scores))
@@ -220,14 +235,17 @@ class Cache:
 
 
 def decode(q: Any, k: Any, v: Any, *, lengths: Any = None, delta: Any = 5.0,
-           sm_scale: float | None = None, scan_bits: int = 2, select_block: int = 16, lag: int = 0,
-           splits: int = 0, pseudo_max: bool = False, scores: bool = False,
+           sm_scale: float | None = None, scan_bits: int = 2, residual_bits: int | None = None,
+           select_block: int = 16, lag: int = 0, splits: int = 0, selector: str = "top_delta",
+           execution: str | None = None, pseudo_max: bool = False, scores: bool = False,
            runtime: Runtime | None = None) -> Result:
     """Builds a `Cache` of k and v and decodes q over it once; arguments as of
     `Cache` and `Cache.decode`. To decode more than once, keep the cache."""
-    cache = Cache(k, v, lengths=lengths, scan_bits=scan_bits, lag=lag, runtime=runtime)
+    cache = Cache(k, v, lengths=lengths, scan_bits=scan_bits, residual_bits=residual_bits, lag=lag,
+                  runtime=runtime)
     return cache.decode(q, delta=delta, sm_scale=sm_scale, select_block=select_block,
-                        splits=splits, pseudo_max=pseudo_max, scores=scores, runtime=runtime)
+                        splits=splits, selector=selector, execution=execution,
+                        pseudo_max=pseudo_max, scores=scores, runtime=runtime)
 
 
 def exact(q: Any, k: Any, v: Any, *, lengths: Any = None, sm_scale: float | None = None,

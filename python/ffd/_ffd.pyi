@@ -24,6 +24,9 @@ class Runtime:
         element: str,
         scan_bits: int,
         select_block: int,
+        residuals: bool,
+        selector: str,
+        execution: str,
     ) -> str: ...
 
 class Cache:
@@ -34,6 +37,7 @@ class Cache:
         v: Any,
         lengths: NDArray[np.int64] | None,
         scan_bits: int,
+        residuals: bool,
         lag: int,
     ) -> None: ...
     def decode(
@@ -44,6 +48,8 @@ class Cache:
         sm_scale: float,
         select_block: int,
         splits: int,
+        selector: str,
+        execution: str,
     ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.uint8]]: ...
     def scan(
         self, runtime: Runtime, q: Any, sm_scale: float, units: bool, scores: bool
@@ -67,6 +73,8 @@ class Cache:
     def element(self) -> str: ...
     @property
     def scan_bits(self) -> int: ...
+    @property
+    def residuals(self) -> bool: ...
     @property
     def lag(self) -> int: ...
     @property

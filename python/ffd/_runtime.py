@@ -68,12 +68,14 @@ class Runtime:
 
     def prepare(self, *, head_dim: int, group: int, value_dim: int | None = None,
                 dtype: str = "float16", scan_bits: int = 2, select_block: int = 16,
-                program: str = "decode") -> str:
+                residual_bits: int | None = None, selector: str = "top_delta",
+                execution: str | None = None, program: str = "decode") -> str:
         """Finds or compiles a kernel before it is needed.
 
         head_dim: 64, 80, 96, 128, 192 or 256. value_dim: a multiple of 16 up to
         256, default head_dim. group: query heads per kv head, 1 to 16. dtype:
-        "float16" or "bfloat16". program: "decode" or "exact".
+        "float16" or "bfloat16". program: "decode" or "exact". The other
+        arguments are those of Cache and Cache.decode.
         Returns what it was compiled for, such as "cpu:avx512vnni".
         """
         if dtype not in _ELEMENTS:
@@ -81,10 +83,24 @@ class Runtime:
         if program not in ("decode", "exact"):
             raise ValueError(f"argument 'program' is '{program}', expected 'decode' or 'exact'")
         return self._native.prepare(program, head_dim, head_dim if value_dim is None else value_dim,
-                                    group, dtype, scan_bits, select_block)
+                                    group, dtype, scan_bits, select_block,
+                                    has_residuals(scan_bits, residual_bits), selector,
+                                    execution or "")
 
     def __repr__(self) -> str:
         return f"ffd.Runtime('{self.target}', threads={self.threads})"
+
+
+def has_residuals(scan_bits: int, residual_bits: int | None) -> bool:
+    """Of an argument 'residual_bits', whose default follows from the scan bits."""
+    if residual_bits is None:
+        return scan_bits != 16
+    if residual_bits not in (0, 8):
+        raise ValueError(f"argument 'residual_bits' is {residual_bits}, expected 8 or 0")
+    if residual_bits and scan_bits == 16:
+        raise ValueError(f"argument 'residual_bits' is {residual_bits} with scan_bits 16, expected "
+                         "0: keys that are not split have no residuals")
+    return residual_bits == 8
 
 
 _lock = threading.Lock()

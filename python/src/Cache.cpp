@@ -109,8 +109,17 @@ static int32_t checkQuery(const ElementArray &q, int64_t batch, int64_t kvHeads,
   return int32_t(group);
 }
 
+Selector parseSelector(const std::string &selector,
+                       const std::string &execution) {
+  Selector result;
+  check(Selector::parse(selector, execution, "argument 'selector'",
+                        "argument 'execution'", result));
+  return result;
+}
+
 Cache::Cache(Runtime &runtime, nb::handle kArray, nb::handle vArray,
-             std::optional<Lengths> lengths, int scanBits, int64_t lag) {
+             std::optional<Lengths> lengths, int scanBits, bool residuals,
+             int64_t lag) {
   Tokens tokens(kArray, vArray, lengths);
   const ElementArray &k = tokens.k, &v = tokens.v;
   SplitCacheOptions options;
@@ -119,6 +128,7 @@ Cache::Cache(Runtime &runtime, nb::handle kArray, nb::handle vArray,
   options.spec.group = 1; // the caller's query decides
   options.spec.element = k.element();
   options.spec.scan_bits = scanBits;
+  options.spec.no_residuals = !residuals;
   options.spec.quant_block = 128;
   options.spec.select_block = 16; // likewise; the layout is the same for all
   options.batch = tokens.batch();
@@ -158,9 +168,12 @@ struct Cache::Call {
 
 nb::tuple Cache::decode(Runtime &runtime, nb::handle q,
                         const ConstFloats1 &delta, float smScale,
-                        int selectBlock, int splits) const {
+                        int selectBlock, int splits,
+                        const std::string &selector,
+                        const std::string &execution) const {
+  const Selector rule = parseSelector(selector, execution);
   Call call(*cache, q, selectBlock, smScale);
-  check(checkSpec(call.spec));
+  check(checkSpec(call.spec, /*ablations=*/true));
   const size_t batch = size_t(cache->batch()),
                heads = size_t(cache->kvHeads() * call.spec.group);
   if (delta.shape(0) != batch)
@@ -181,7 +194,7 @@ nb::tuple Cache::decode(Runtime &runtime, nb::handle q,
   Status status;
   {
     nb::gil_scoped_release release;
-    status = runtime.decode(call.spec, Program::Decode, args);
+    status = runtime.decode(call.spec, Program::Decode, rule, args);
   }
   check(status);
   return nb::make_tuple(out.object(), lse.object(), kept.object());
@@ -297,7 +310,7 @@ nb::tuple exact(Runtime &runtime, nb::handle qArray, nb::handle kArray,
     args.tail_k = kRows.data();
     args.tail_v = vRows.data();
     if (status.ok())
-      status = runtime.decode(spec, Program::Exact, args);
+      status = runtime.decode(spec, Program::Exact, Selector(), args);
   }
   check(status);
   return nb::make_tuple(out.object(), lse.object());

@@ -25,17 +25,24 @@ using ConstFloats1 = HostArray<const float, 1>;
 using Lengths = HostArray<const int64_t, 1>;
 using ConstKept = HostArray<const uint8_t, 3>;
 
+/// The rule and execution of a call; "" is the default of an execution.
+Selector parseSelector(const std::string &selector,
+                       const std::string &execution);
+
 class Cache {
 public:
   /// k [1 or batch, tokens, kv heads, head dim], v likewise; lengths [batch],
   /// or none for all tokens.
   Cache(Runtime &runtime, nb::handle k, nb::handle v,
-        std::optional<Lengths> lengths, int scanBits, int64_t lag);
+        std::optional<Lengths> lengths, int scanBits, bool residuals,
+        int64_t lag);
 
   /// (out [batch, heads, value dim], lse [batch, heads], kept [batch, kv heads,
   /// selects(selectBlock)], 0 beyond the sequence).
   nb::tuple decode(Runtime &runtime, nb::handle q, const ConstFloats1 &delta,
-                   float smScale, int selectBlock, int splits) const;
+                   float smScale, int selectBlock, int splits,
+                   const std::string &selector,
+                   const std::string &execution) const;
 
   /// (units [batch, heads, committed tokens] or None, unit [batch, heads],
   /// scores [batch, heads, tokens] or None, pseudo-max [batch, heads]), as

@@ -58,33 +58,41 @@ NB_MODULE(_ffd, m) {
           "prepare",
           [](Runtime &r, const std::string &program, int headDim, int valueDim,
              int group, const std::string &element, int scanBits,
-             int selectBlock) {
-            const ffdSpec spec = {
-                headDim,    valueDim,
-                group,      element == "bfloat16" ? FFD_BF16 : FFD_F16,
-                scanBits,   128,
-                selectBlock};
+             int selectBlock, bool residuals, const std::string &selector,
+             const std::string &execution) {
+            ffdSpec spec = {};
+            spec.head_dim = headDim;
+            spec.value_dim = valueDim;
+            spec.group = group;
+            spec.element = element == "bfloat16" ? FFD_BF16 : FFD_F16;
+            spec.scan_bits = scanBits;
+            spec.quant_block = 128;
+            spec.select_block = selectBlock;
+            spec.no_residuals = !residuals;
+            const Selector rule = parseSelector(selector, execution);
             std::string target;
             Status status;
             {
               nb::gil_scoped_release release;
               status = r.prepare(
                   spec, program == "exact" ? Program::Exact : Program::Decode,
-                  target);
+                  rule, target);
             }
             check(status);
             return target;
           },
           "program"_a, "head_dim"_a, "value_dim"_a, "group"_a, "element"_a,
-          "scan_bits"_a, "select_block"_a);
+          "scan_bits"_a, "select_block"_a, "residuals"_a, "selector"_a,
+          "execution"_a);
 
   nb::class_<Cache>(m, "Cache")
       .def(nb::init<Runtime &, nb::handle, nb::handle, std::optional<Lengths>,
-                    int, int64_t>(),
+                    int, bool, int64_t>(),
            "runtime"_a, "k"_a, "v"_a, "lengths"_a.none(), "scan_bits"_a,
-           "lag"_a)
+           "residuals"_a, "lag"_a)
       .def("decode", &Cache::decode, "runtime"_a, "q"_a, "delta"_a,
-           "sm_scale"_a, "select_block"_a, "splits"_a)
+           "sm_scale"_a, "select_block"_a, "splits"_a, "selector"_a,
+           "execution"_a)
       .def("scan", &Cache::scan, "runtime"_a, "q"_a, "sm_scale"_a, "units"_a,
            "scores"_a)
       .def("selects", &Cache::selects, "select_block"_a)
@@ -108,6 +116,9 @@ NB_MODULE(_ffd, m) {
                    })
       .def_prop_ro("scan_bits",
                    [](const Cache &c) { return c.split().spec().scan_bits; })
+      .def_prop_ro(
+          "residuals",
+          [](const Cache &c) { return !c.split().spec().no_residuals; })
       .def_prop_ro("lag", [](const Cache &c) { return c.split().lag(); })
       .def_prop_ro("nbytes",
                    [](const Cache &c) { return c.split().totalBytes(); })

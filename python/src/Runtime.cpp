@@ -25,20 +25,24 @@ Runtime::Runtime(std::string target, int threadCount, std::string dir, bool jit,
   check(CudaContext::create(driver, /*device=*/0, cuda));
 }
 
-Runtime::Slot &Runtime::slotOf(const ffdSpec &spec, Program program) {
+Runtime::Slot &Runtime::slotOf(const ffdSpec &spec, Program program,
+                               const Selector &selector) {
   const std::lock_guard<std::mutex> lock(mutex);
   std::unique_ptr<Slot> &slot =
-      slots[std::string(programName(program)) + "-" + specName(spec)];
+      slots[std::string(programName(program)) + "-" + specName(spec) + " " +
+            selector.name() + (selector.split ? " split" : "")];
   if (!slot)
     slot = std::make_unique<Slot>();
   return *slot;
 }
 
-Status Runtime::find(const ffdSpec &spec, Program program, Slot &slot) {
+Status Runtime::find(const ffdSpec &spec, Program program,
+                     const Selector &selector, Slot &slot) {
   if (slot.kernel)
     return Status::success();
   FindKernelOptions request;
   request.program = program;
+  request.selector = selector;
   request.target = targetName;
   request.packageDir = kernelDir;
   request.useJit = useJit;
@@ -49,20 +53,18 @@ Status Runtime::find(const ffdSpec &spec, Program program, Slot &slot) {
 }
 
 Status Runtime::decode(const ffdSpec &spec, Program program,
-                       const ffdDecodeArgs &args) {
-  FFD_RETURN_IF_ERROR(checkSpec(spec));
-  Slot &slot = slotOf(spec, program);
+                       const Selector &selector, const ffdDecodeArgs &args) {
+  Slot &slot = slotOf(spec, program, selector);
   const std::lock_guard<std::mutex> lock(slot.mutex);
-  FFD_RETURN_IF_ERROR(find(spec, program, slot));
+  FFD_RETURN_IF_ERROR(find(spec, program, selector, slot));
   return slot.kernel->decode(args);
 }
 
 Status Runtime::prepare(const ffdSpec &spec, Program program,
-                        std::string &target) {
-  FFD_RETURN_IF_ERROR(checkSpec(spec));
-  Slot &slot = slotOf(spec, program);
+                        const Selector &selector, std::string &target) {
+  Slot &slot = slotOf(spec, program, selector);
   const std::lock_guard<std::mutex> lock(slot.mutex);
-  FFD_RETURN_IF_ERROR(find(spec, program, slot));
+  FFD_RETURN_IF_ERROR(find(spec, program, selector, slot));
   target = slot.kernel->target();
   return Status::success();
 }

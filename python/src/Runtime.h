@@ -15,6 +15,7 @@
 #define FFD_PYTHON_RUNTIME_H
 
 #include "ffd/Kernel.h"
+#include "ffd/Selector.h"
 #include "ffd/ThreadPool.h"
 
 #include <map>
@@ -31,13 +32,14 @@ public:
   Runtime(std::string target, int threads, std::string kernelDir, bool jit,
           std::string jitPath);
 
-  /// Runs a decode with the kernel of (spec, program), found or compiled on
-  /// first use. Does not need the GIL. Decodes of one kernel run one after the
-  /// other.
-  Status decode(const ffdSpec &spec, Program program,
+  /// Runs a decode with the kernel of (spec, program, selector), found or
+  /// compiled on first use. Does not need the GIL. Decodes of one kernel run
+  /// one after the other.
+  Status decode(const ffdSpec &spec, Program program, const Selector &selector,
                 const ffdDecodeArgs &args);
   /// Finds the kernel; `target` becomes what it was compiled for.
-  Status prepare(const ffdSpec &spec, Program program, std::string &target);
+  Status prepare(const ffdSpec &spec, Program program, const Selector &selector,
+                 std::string &target);
 
   ThreadPool &pool() { return threads; }
   const std::string &target() const { return targetName; }
@@ -47,8 +49,9 @@ private:
     std::mutex mutex; ///< of the kernel: it runs one decode at a time
     std::unique_ptr<DecodeKernel> kernel;
   };
-  Slot &slotOf(const ffdSpec &spec, Program program);
-  Status find(const ffdSpec &spec, Program program, Slot &slot);
+  Slot &slotOf(const ffdSpec &spec, Program program, const Selector &selector);
+  Status find(const ffdSpec &spec, Program program, const Selector &selector,
+              Slot &slot);
 
   ThreadPool threads;
   std::string targetName, kernelDir, jitPath;

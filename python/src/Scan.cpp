@@ -64,6 +64,8 @@ public:
         head;
     const auto *thumbnail = static_cast<const uint8_t *>(args.thumbnails) +
                             slot * layout.thumbnailBytes();
+    if (spec.scan_bits == 16)
+      return scanKeys(reinterpret_cast<const uint16_t *>(thumbnail), a);
     std::vector<int32_t> weights(size_t(spec.head_dim));
     const int32_t levels = (1 << spec.scan_bits) - 1; // 2 L
     std::vector<std::vector<int32_t>> Q(heads.size());
@@ -81,12 +83,27 @@ public:
     }
   }
 
-  /// tail_c1.
+  /// scan_c3.
+  void scanKeys(const uint16_t *keys, int32_t *a) const {
+    for (int64_t t = 0; t < spec.quant_block; ++t)
+      for (size_t g = 0; g < heads.size(); ++g) {
+        const float units =
+            std::floor(keyScore(g, keys + t * spec.head_dim) / heads[g].F);
+        a[int64_t(g) * spec.quant_block + t] =
+            units > -0x1p30f ? int32_t(std::min(units, 0x1p30f)) : -(1 << 30);
+      }
+  }
+
+  /// tail_c1 of a token of the tail.
   float tailScore(size_t g, int64_t token) const {
-    const auto *k = static_cast<const uint16_t *>(args.tail_k) +
-                    (sequence * args.tail_batch_stride +
-                     head * args.tail_head_stride + token) *
-                        spec.head_dim;
+    return keyScore(g, static_cast<const uint16_t *>(args.tail_k) +
+                           (sequence * args.tail_batch_stride +
+                            head * args.tail_head_stride + token) *
+                               spec.head_dim);
+  }
+
+  /// tail_c1.
+  float keyScore(size_t g, const uint16_t *k) const {
     float p[16] = {};
     for (int64_t c = 0; c < spec.head_dim; ++c)
       p[c % 16] = std::fma(heads[g].q[size_t(c)],

@@ -195,3 +195,30 @@ func.func @two(%q: memref<?x4x128xf16>, %th: memref<?x?x4352xi8>, %re: memref<?x
 func.func @nothing(%x: f32) -> f32 {
   return %x : f32
 }
+
+// A rule over the whole row ranks the row's blocks and needs no pseudo-max.
+// CHECK-LABEL: func.func @top_k(
+// CHECK-NOT: candidates
+// CHECK: %[[R:.*]] = ffd.tile.distribute share({{.*}}) combine rank {
+// CHECK: ffd.tile.scan
+// CHECK: ffd.tile.choose #ffd.top_k<64> %{{.*}}, %[[R]], %
+// CHECK-NOT: ffd.tile.threshold
+// CHECK-NOT: memref.alloc
+func.func @top_k(%q: memref<?x4x128xf16>, %th: memref<?x?x4352xi8>, %re: memref<?x?x16384xi8>,
+    %va: memref<?x?x8192xf16>, %sx: memref<?x?x128xf16>, %tk: memref<?x?x?x128xf16>,
+    %tv: memref<?x?x?x64xf16>, %pt: memref<?x?xi32>, %ln: memref<?xi32>, %lag: i32,
+    %delta: memref<?xf32>, %sm: f32, %o: memref<?x4x64xf32>, %l: memref<?x4xf32>, %m: memref<?x1x?xi8>, %n: index) {
+  %pm = memref.alloc(%n) : memref<?x4xi32>
+  %u = memref.alloc(%n) : memref<?x4xf32>
+  %b = memref.alloc(%n, %n) : memref<?x4x?xi32>
+  %cache = ffd.cache.view thumbnails(%th) residuals(%re) values(%va) smax(%sx)
+      tails(%tk, %tv) pages(%pt) lengths(%ln) lag(%lag)
+      : memref<?x?x4352xi8>, memref<?x?x16384xi8>, memref<?x?x8192xf16>, memref<?x?x128xf16>,
+        memref<?x?x?x128xf16>, memref<?x?x?x64xf16>, memref<?x?xi32>, memref<?xi32> -> !ffd.cache<#s>
+  ffd.pseudo_max ins(%q, %cache, %sm : memref<?x4x128xf16>, !ffd.cache<#s>)
+      outs(%pm, %u : memref<?x4xi32>, memref<?x4xf32>)
+  ffd.scan ins(%q, %cache : memref<?x4x128xf16>, !ffd.cache<#s>) outs(%b : memref<?x4x?xi32>)
+  ffd.select #ffd.top_k<64> ins(%b, %pm, %u, %delta, %cache : memref<?x4x?xi32>, memref<?x4xi32>, memref<?x4xf32>, memref<?xf32>, !ffd.cache<#s>)
+      outs(%m : memref<?x1x?xi8>)
+  return
+}

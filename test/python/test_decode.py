@@ -140,6 +140,28 @@ def test_parts_merge(runtime):
     assert not measures.disagreement(out, lse, want.o, want.lse, measures.DENSE["f16"])
 
 
+# --- Ablations ------------------------------------------------------------------------
+
+def test_ablations_are_a_loop(runtime):
+    """Scan, rule and execution, as in the paper's ablation; the kernels themselves
+    are tested in test/reference/test_ablations.py."""
+    case = draw(630, lengths=[900, 200], shared=False, delta=2.0, **SMALL)
+    q, k, v = inputs(case)
+    for bits, residual in ((2, 8), (2, 0), (16, 0)):
+        cache = ffd.Cache(k, v, lengths=case.lengths, scan_bits=bits, residual_bits=residual,
+                          runtime=runtime)
+        assert (cache.scan_bits, cache.residual_bits) == (bits, residual)
+        for rule, execution in (("top_delta", "split"), ("top_k=9", None), ("all", "fused")):
+            if residual == 0 and bits == 2 and rule != "top_k=9":
+                continue  # compiling takes its time
+            got = cache.decode(q, delta=2.0, selector=rule, execution=execution, runtime=runtime)
+            spec = replace(case.spec, scan_bits=bits, residual_bits=residual,
+                           selector=rule.partition("=")[0], parameter=9)
+            want = decode(case.q, case.k, case.v, np.array(case.lengths), spec)
+            verdict = compare(got.out, got.lse, got.kept.astype(np.uint8), want, spec)
+            assert not verdict.problem, (rule, bits, residual, verdict.problem)
+
+
 # --- Scores and pseudo-max ------------------------------------------------------------
 
 def check_scan(case: Case, runtime, lag: int = 0) -> None:
@@ -207,6 +229,12 @@ def test_scan_of_bad_numbers(where, bad, element, runtime):  # query_c5
     else:
         case.k[0, 200 if where == "committed" else 399, 1, 9] = bad
     check_scan(case, runtime)
+
+
+@BOTH
+def test_scan_of_keys(element, runtime):  # scan_c3
+    check_scan(draw(640, lengths=[700, 300, 0], shared=False,
+                    **{**SMALL, "element": element, "scan_bits": 16}), runtime, lag=30)
 
 
 def test_scores_on_request(runtime):

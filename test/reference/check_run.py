@@ -100,8 +100,14 @@ def main() -> None:
     parser.add_argument("--delta", type=float, default=5.0)
     parser.add_argument("--select-block", type=int, default=16)
     parser.add_argument("--scan-bits", type=int, default=2)
+    parser.add_argument("--residual-bits", type=int, default=8)
+    parser.add_argument("--lag", type=int, default=0)
+    parser.add_argument("--selector", default="top_delta", help="as of ffd-run")
     args = parser.parse_args()
-    spec = Spec(delta=args.delta, select_block=args.select_block, scan_bits=args.scan_bits)
+    rule, _, parameter = args.selector.partition("=")
+    spec = Spec(delta=args.delta, select_block=args.select_block, scan_bits=args.scan_bits,
+                lag=args.lag, selector=rule, parameter=float(parameter or 0),
+                residual_bits=args.residual_bits)
     verdicts = check(args.input, args.output, spec)
     print("| layer | kept | differing | relative error | lse error | |\n" + "| ---: " * 5 + "| --- |")
     for v in verdicts:

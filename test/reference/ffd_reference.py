@@ -38,11 +38,18 @@ class Spec:
     sm_scale: float | None = None  # 1 / sqrt(D), rounded once to f32
     selector: str = "top_delta"  # or "top_k", "top_p", "all"
     parameter: float = 0  # k of top_k, p of top_p
+    residual_bits: int = 8  # or 0: attention over the thumbnails alone
+
+    @property
+    def scans_keys(self) -> bool:
+        """scan_bits = 16: K is not split at all."""
+        return self.scan_bits == 16
 
     @property
     def levels(self) -> np.float32:
-        """L: codes run from -L to L."""
-        return np.float32((2 ** self.scan_bits - 1) / 2)
+        """L: codes run from -L to L. Keys that are not split have scales all the
+        same, for the unit of their scores (split_c8)."""
+        return np.float32(1 if self.scans_keys else (2 ** self.scan_bits - 1) / 2)
 
     def scale(self, head_dim: int) -> np.float32:
         return np.float32(self.sm_scale if self.sm_scale is not None
@@ -57,7 +64,8 @@ class Spec:
 
 @dataclass
 class Split:
-    """n blocks of one kv head: scales [n, D] and codes x [n, QB, D]."""
+    """n blocks of one kv head: scales [n, D] and codes x [n, QB, D], which are the
+    keys themselves where they are not split."""
 
     scales: np.ndarray
     x: np.ndarray
@@ -80,7 +88,11 @@ class Split:
 
     def keys(self) -> np.ndarray:
         """k~ in float64, [n * QB, D]; attend_c1 is its product with q."""
-        value = (self.thumbnails - float(self.spec.levels)) + (self.residuals - 127.5) / 256
+        if self.spec.scans_keys:
+            return self.x.astype(np.float64).reshape(-1, self.x.shape[-1])
+        value = self.thumbnails - float(self.spec.levels)
+        if self.spec.residual_bits:
+            value = value + (self.residuals - 127.5) / 256
         return (self.scales[:, None].astype(np.float64) * value).reshape(-1, self.x.shape[-1])
 
 
@@ -94,6 +106,8 @@ def split(k: np.ndarray, spec: Spec) -> Split:
         if spec.element.name == "bf16":
             s[s < SMALLEST] = 0  # split_c2
         s[~np.isfinite(amax)] = np.nan  # split_c3
+        if spec.scans_keys:
+            return Split(s, blocks, spec)  # split_c8
         inv = np.where(s == 0, np.float32(0), np.float32(1) / s)  # split_c4
         wide = fma_f32(blocks, (inv * np.float32(256))[:, None], np.float32(2 ** (bits + 7)))
         x = np.clip(np.floor(wide), 0, 2 ** (bits + 8) - 1)  # split_c4
@@ -143,10 +157,23 @@ def prepare_query(q: np.ndarray, smax: np.ndarray, spec: Spec) -> Query:
 
 # --- Scan -------------------------------------------------------------------
 
-def scan(query: Query, parts: Split) -> np.ndarray:
-    """a_int [R, G, n * QB]: exact integers; zeros where numbers are not finite
-    (such a row keeps everything, select_c3)."""
+def to_units(f: np.ndarray, F: np.ndarray) -> np.ndarray:
+    """Scores in whole scan units, as integers: select_c1, scan_c3. NaN is the
+    least of them (select_c3 decides)."""
+    with np.errstate(all="ignore"):
+        units = np.floor(f / F)
+    units = np.where(np.isnan(units), np.float32(-LIMIT), units)
+    return np.clip(units, -LIMIT, LIMIT).astype(np.int64)
+
+
+def scan(query: Query, parts: Split, q: np.ndarray) -> np.ndarray:
+    """a_int [R, G, n * QB] for queries q [R, G, D]: exact integers; zeros where
+    numbers are not finite (such a row keeps everything, select_c3)."""
     spec = parts.spec
+    if spec.scans_keys:  # scan_c3
+        f = tail_scores(q, parts.x.reshape(-1, q.shape[-1]), spec.scale(q.shape[-1]))
+        a = to_units(f, query.F[..., None]).astype(np.int32)
+        return np.where(query.nonfinite[:, None, None], np.int32(0), a)
     s = to_scan_scales(parts.scales, query.k, spec)  # [n, D]
     with np.errstate(all="ignore"):
         product = round_f16(query.qh[:, :, None] * s)  # scan_c1, [R, G, n, D]
@@ -203,10 +230,7 @@ def pseudo_max(scores: Scores) -> np.ndarray:
         ends = np.concatenate((a[..., :QB], a[..., -QB:]), axis=-1)
         pm = np.maximum(pm, ends.max(axis=-1))
     if scores.tail.shape[-1]:
-        with np.errstate(all="ignore"):
-            units = np.floor(scores.tail.max(axis=-1) / F)
-        units = np.where(np.isnan(units), np.float32(-LIMIT), units)  # select_c3 decides
-        units = np.clip(units, -LIMIT, LIMIT).astype(np.int64)
+        units = to_units(scores.tail.max(axis=-1), F)
         present = scores.tail_lengths[:, None] > 0
         pm = np.where(present, np.maximum(pm, units), pm)
     return pm
@@ -239,7 +263,8 @@ def select(scores: Scores, spec: Spec | None = None) -> np.ndarray:
         thr = thresholds(scores, spec.delta)
         return (a.max(axis=-1) >= thr[..., None]).any(axis=1)  # select_c4
     # Ablations, on a = F * a_int and its maximum w over heads and tokens.
-    approx = scores.query.F[..., None, None] * a.astype(np.float32)
+    F = np.where(np.isfinite(scores.query.F), scores.query.F, np.float32(0))
+    approx = F[..., None, None] * a.astype(np.float32)
     w = approx.max(axis=(1, 3))
     order = np.argsort(-w, axis=-1, kind="stable")  # ties to the lower block
     if spec.selector == "top_k":
@@ -251,12 +276,30 @@ def select(scores: Scores, spec: Spec | None = None) -> np.ndarray:
             share = np.cumsum(np.take_along_axis(mass, order, axis=-1), axis=-1)
             reached = share / share[:, -1:] >= spec.parameter
         count = np.where(reached.any(axis=-1), reached.argmax(axis=-1) + 1, blocks)
+        if spec.parameter == 1:
+            count = np.full(R, blocks)
     else:
         raise ValueError(f"unknown selector {spec.selector}")
     kept = np.zeros((R, blocks), bool)
     np.put_along_axis(kept, order, np.arange(blocks) < count[:, None], axis=-1)
+    kept[~np.isfinite(scores.query.F).all(axis=-1)] = True
     kept[scores.query.nonfinite] = True  # query_c5
     return kept
+
+
+def top_p_margin(scores: Scores, spec: Spec) -> float:
+    """How near the mass of any number of blocks comes to the share p of
+    #ffd.top_p: nearer than 1e-5 the set may differ by a block."""
+    a = scores.a_int.reshape(*scores.a_int.shape[:2], -1, spec.select_block)
+    if a.shape[2] == 0:
+        return 1.0
+    with np.errstate(all="ignore"):
+        wide = (scores.query.F[..., None, None] * a.astype(np.float32)).astype(np.float64)
+        mass = np.exp(wide - wide.max(axis=(1, 2, 3), keepdims=True)).sum(axis=(1, 3))
+        order = np.argsort(-wide.max(axis=(1, 3)), axis=-1, kind="stable")
+        share = np.cumsum(np.take_along_axis(mass, order, axis=-1), axis=-1)
+        gap = np.abs(share / share[:, -1:] - spec.parameter)
+    return float(np.nanmin(gap, initial=1.0))
 
 
 # --- Output -----------------------------------------------------------------
@@ -306,7 +349,7 @@ class Row:
         within = np.arange(tail.shape[-1]) < tail_lengths[:, None]
         tail = np.where(within[:, None], tail, np.float32(-np.inf))
         self.visible = np.arange(self.stop) < self.lengths[:, None]
-        self.scores = Scores(query, scan(query, self.parts), tail, tail_lengths, spec)
+        self.scores = Scores(query, scan(query, self.parts, q), tail, tail_lengths, spec)
         self._keys = np.concatenate((self.parts.keys(), self.k[self.start:].astype(np.float64)))
 
     def select(self, spec: Spec | None = None) -> np.ndarray:

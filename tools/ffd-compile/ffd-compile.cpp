@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "ffd/Driver/Compiler.h"
+#include "ffd/Selector.h"
 #include "ffd/abi.h"
 
 #include "mlir/Parser/Parser.h"
@@ -64,13 +65,13 @@ static cl::opt<Program> program(
                           "append tokens to a split cache (GPU)")));
 static cl::opt<std::string>
     selector("selector", cl::cat(category), cl::init("top_delta"),
-             cl::value_desc("top_delta|all|'top_k<8>'|'top_p<0.9>'"),
+             cl::value_desc("top_delta|top_k=64|top_p=0.9|all"),
              cl::desc("selection rule without a file (default: top_delta); "
-                      "top_k and top_p have no kernels yet"));
-static cl::opt<bool> fuse(
-    "fuse", cl::cat(category), cl::init(true),
-    cl::desc("selector and computer as one kernel (default); "
-             "--fuse=false gives the paper's split execution"));
+                      "kernels of top_k and top_p are for the CPU"));
+static cl::opt<std::string>
+    execution("execution", cl::cat(category), cl::value_desc("fused|split"),
+              cl::desc("selector and computer as one kernel, where the rule "
+                       "can be (default), or as two"));
 
 static cl::opt<int64_t> headDim("head-dim", cl::cat(category), cl::init(0),
                                 cl::desc("channels of K and q (default: 128)"));
@@ -85,7 +86,12 @@ static cl::opt<std::string>
            cl::desc("type of q, K, V and scales (default: f16)"));
 static cl::opt<int64_t>
     scanBits("scan-bits", cl::cat(category), cl::init(0),
-             cl::desc("bits of a thumbnail: 2, 4 or 8 (default: 2)"));
+             cl::desc("bits of a thumbnail: 2, 4 or 8 (default: 2); 16, on the "
+                      "CPU: keys that are not split"));
+static cl::opt<int64_t> residualBits(
+    "residual-bits", cl::cat(category), cl::init(8),
+    cl::desc("bits of a residual without a file: 8 (default), or 0, on the "
+             "CPU: attention over thumbnails alone"));
 static cl::opt<int64_t>
     quantBlock("quant-block", cl::cat(category), cl::init(0),
                cl::desc("tokens that share a scale: 128 (default)"));
@@ -109,7 +115,8 @@ static int fail(const Twine &message) {
 
 /// The program that the flags describe.
 static OwningOpRef<ModuleOp> buildFromFlags(MLIRContext &context,
-                                            const CompilerOptions &options) {
+                                            const CompilerOptions &options,
+                                            const ::ffd::Selector &rule) {
   Type element;
   if (options.element.empty() || options.element == "f16")
     element = Float16Type::get(&context);
@@ -128,15 +135,31 @@ static OwningOpRef<ModuleOp> buildFromFlags(MLIRContext &context,
       options.group ? options.group : 4, element,
       options.scanBits ? options.scanBits : 2,
       options.quantBlock ? options.quantBlock : 128,
-      options.selectBlock ? options.selectBlock : 16);
+      options.selectBlock ? options.selectBlock : 16,
+      options.scanBits == 16 && !residualBits.getNumOccurrences()
+          ? 0
+          : residualBits.getValue());
   if (!spec)
     return {};
-  OwningOpRef<ModuleOp> module =
-      buildProgram(&context, program, spec, "#ffd." + selector);
-  if (!module)
-    fail("option '--selector' is '" + selector +
-         "', expected top_delta, all, 'top_k<8>' or 'top_p<0.9>'");
-  return module;
+  return buildProgram(&context, program, spec, rule.attribute());
+}
+
+/// The rule and execution that the flags give; false after a message. A file
+/// has its own rule.
+static bool parseSelector(CompilerOptions &options, ::ffd::Selector &rule) {
+  ::ffd::Status status = ::ffd::Selector::parse(
+      selector, execution, "option '--selector'", "option '--execution'", rule);
+  if (!status.ok()) {
+    fail(status.message());
+    return false;
+  }
+  if (rule.needsRow() && !options.isCPU() && emitStage > Stage::Tile) {
+    fail("option '--selector' is '" + selector + "' with --arch=" + arch +
+         ", expected --arch=cpu: a rule over the whole row has no GPU kernel");
+    return false;
+  }
+  options.fuse = !rule.split;
+  return true;
 }
 
 /// An option that would have no effect, and why; empty if there is none.
@@ -150,15 +173,19 @@ static std::string findIdleOption(const CompilerOptions &options) {
   std::string result;
   if (!inputFile.empty())
     for (const cl::Option *option :
-         std::initializer_list<const cl::Option *>{&program, &selector})
+         std::initializer_list<const cl::Option *>{&program, &selector,
+                                                   &residualBits})
       if (result.empty())
         result = idle(*option, "with a file, which says itself what to build");
-  if (result.empty() && program == Program::Exact)
-    result = idle(selector, "with --program=exact, which selects nothing");
+  if (program == Program::Exact)
+    for (const cl::Option *option : std::initializer_list<const cl::Option *>{
+             &selector, &execution, &residualBits})
+      if (result.empty())
+        result = idle(*option, "with --program=exact, which selects nothing");
   if (program == Program::Append)
     for (const cl::Option *option : std::initializer_list<const cl::Option *>{
-             &selector, &group, &selectBlock, &fuse, &warps, &ctas, &stages,
-             &slots})
+             &selector, &group, &selectBlock, &execution, &residualBits,
+             &warps, &ctas, &stages, &slots})
       if (result.empty())
         result = idle(*option, "with --program=append, whose kernel does not "
                                "depend on it");
@@ -183,7 +210,6 @@ int main(int argc, char **argv) {
   CompilerOptions options;
   options.arch = arch;
   options.isa = cpuISA;
-  options.fuse = fuse;
   options.element = kvType;
   for (auto [target, flag] :
        {std::pair<int64_t *, cl::opt<int64_t> *>{&options.headDim, &headDim},
@@ -208,6 +234,9 @@ int main(int argc, char **argv) {
     return fail(error);
   if (error = findIdleOption(options); !error.empty())
     return fail(error);
+  ::ffd::Selector rule;
+  if (!parseSelector(options, rule))
+    return 1;
 
   DialectRegistry registry;
   registerCompilerDialects(registry);
@@ -219,7 +248,7 @@ int main(int argc, char **argv) {
 
   OwningOpRef<ModuleOp> module;
   if (inputFile.empty()) {
-    module = buildFromFlags(context, options);
+    module = buildFromFlags(context, options, rule);
   } else {
     std::unique_ptr<llvm::MemoryBuffer> file = openInputFile(inputFile, &error);
     if (!file)

@@ -43,8 +43,9 @@ Value loadKernelArg(OpBuilder &builder, Location loc, Value args,
                     AppendArg arg);
 
 /// Checks that everything the teams op takes from outside is an argument of its
-/// function in a role that the kernel ABI has, and says which is not.
-LogicalResult checkKernelArguments(TileTeamsOp teams);
+/// function in a role that the kernel ABI has, and says which is not. Without
+/// `ablations` the spec must be one that every target has.
+LogicalResult checkKernelArguments(TileTeamsOp teams, bool ablations = false);
 
 } // namespace mlir::ffd
 

@@ -140,7 +140,15 @@ static LogicalResult checkDomain(TileDistributeOp loop, TileTeamsOp teams) {
   return success();
 }
 
-LogicalResult mlir::ffd::checkKernelArguments(TileTeamsOp teams) {
+LogicalResult mlir::ffd::checkKernelArguments(TileTeamsOp teams,
+                                              bool ablations) {
+  SpecAttr spec = teams.getSpec();
+  if (!ablations && (spec.scansKeys() || !spec.hasResiduals()))
+    return teams.emitOpError("has scan_bits = ")
+           << spec.getScanBits()
+           << " and residual_bits = " << spec.getResidualBits()
+           << ", expected scan bits of 2, 4 or 8 and residuals: only the CPU "
+              "lowering takes others";
   auto function = teams->getParentOfType<FunctionOpInterface>();
   if (!function)
     return teams.emitOpError("is in no function, expected the function that "
@@ -187,6 +195,8 @@ LogicalResult mlir::ffd::checkKernelArguments(TileTeamsOp teams) {
                      succeeded(check(op, "lse", finish.getLse(), "lse")));
     if (auto kept = dyn_cast<TileStoreKeptOp>(op))
       return check(op, "kept", kept.getKept(), "kept");
+    if (auto choose = dyn_cast<TileChooseOp>(op))
+      return check(op, "kept", choose.getKept(), "kept");
     if (auto kept = dyn_cast<TileLoadKeptOp>(op))
       return check(op, "kept", kept.getKept(), "kept");
     if (auto tail = dyn_cast<TileLoadTailOp>(op))

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// `ffd.tile.distribute`: the domain gives the loop, the combiner what happens to
-// what the body yields. Rows are cut into contiguous pieces.
+// `ffd.tile.distribute`: the domain gives the loop, the combiner what happens
+// to what the body yields. Rows are cut into contiguous pieces.
 //
 //===----------------------------------------------------------------------===//
 
@@ -37,6 +37,8 @@ LogicalResult Emitter::emit(TileDistributeOp op) {
     auto [first, last] = emitShare(op);
     return emitAppend(op, first, last, {});
   }
+  case Combiner::rank:
+    return emitRank(op);
   case Combiner::state: {
     set(op.getState(), get<StateValue>(op.getInit()));
     set(op.getResult(), get<StateValue>(op.getInit()));
@@ -59,9 +61,7 @@ std::pair<Value, Value> Emitter::emitShare(TileDistributeOp op) {
   if (op.getOver().size() == 1)
     return {b.i64(0), count};
   Value split = index(op.getOver()[1]), splits = index(op.getOver()[2]);
-  auto bound = [&](Value piece) {
-    return b.div(b.mul(count, piece), splits);
-  };
+  auto bound = [&](Value piece) { return b.div(b.mul(count, piece), splits); };
   return {bound(split), bound(b.add(split, b.i64(1)))};
 }
 
@@ -101,13 +101,13 @@ LogicalResult Emitter::emitMax(TileDistributeOp op) {
     for (int64_t head = 0; head < group; ++head) {
       Value top;
       for (int64_t v = 0; v < scores.vectors; ++v) {
-        Value a = b.loadI32(
-            b.at(scores.data, (head * scores.vectors + v) * 64));
+        Value a =
+            b.loadI32(b.at(scores.data, (head * scores.vectors + v) * 64));
         top = top ? b.max(top, a) : a;
       }
       Value place = b.at(rowMax.data, 4 * head);
-      b.store(b.max(b.reduceMax(top), b.load(b.getI32Type(), place, 4)),
-              place, 4);
+      b.store(b.max(b.reduceMax(top), b.load(b.getI32Type(), place, 4)), place,
+              4);
     }
     if (scores.bad)
       b.store(b.ori(b.load(b.getI32Type(), rowMax.bad, 4),
@@ -126,8 +126,7 @@ LogicalResult Emitter::emitAppend(TileDistributeOp op, Value first, Value last,
     if (failed(result) || !masks)
       return;
     Value bits = get<MaskValue>(op.getYielded()).bits;
-    b.store(b.trunc(bits, b.getI8Type()),
-            b.at(masks, b.sub(block, first)), 1);
+    b.store(b.trunc(bits, b.getI8Type()), b.at(masks, b.sub(block, first)), 1);
   });
   return result;
 }
@@ -135,14 +134,13 @@ LogicalResult Emitter::emitAppend(TileDistributeOp op, Value first, Value last,
 /// Producer and consumer of a work list take turns over strips of blocks, so
 /// that the list needs no more than a strip's memory.
 LogicalResult Emitter::emitWorklist(TileDistributeOp op) {
-  TileDistributeOp producer =
-      get<WorklistValue>(op.getOver().front()).producer;
+  TileDistributeOp producer = get<WorklistValue>(op.getOver().front()).producer;
   set(op.getState(), get<StateValue>(op.getInit()));
   set(op.getResult(), get<StateValue>(op.getInit()));
   auto [begin, end] = emitShare(producer);
   Value masks = b.alloca(kStrip);
-  Value strips = b.div(b.add(b.sub(end, begin), b.i64(kStrip - 1)),
-                       b.i64(kStrip));
+  Value strips =
+      b.div(b.add(b.sub(end, begin), b.i64(kStrip - 1)), b.i64(kStrip));
   LogicalResult result = success();
   b.loop(b.i64(0), strips, [&](Value strip) {
     Value first = b.add(begin, b.mul(strip, b.i64(kStrip)));

@@ -69,14 +69,17 @@ static Value loadThumbnail(VectorBuilder &b, const ::ffd::Layout &layout,
 }
 
 /// The codes x - 2^(b+7) of the same tokens and channels, in the same order:
-/// vector<64xi16>. `residual` points to lane 4g of the tile's residuals.
+/// vector<64xi16>. `residual` points to lane 4g of the tile's residuals;
+/// without residuals, x is 256 t.
 static Value loadCodes(VectorBuilder &b, const ::ffd::Layout &layout,
                        Value residual, Value codes, Value tile,
                        int64_t channelGroup) {
   Type bytes = b.vec(b.getI8Type(), 64);
-  Value r = b.load(b.vec(b.getI32Type()),
-                   b.at(residual, channelGroup * ::ffd::kLanes * 16), 16);
-  r = b.shuffle(r, registerOrder());
+  Value r = b.constant(b.vec(b.getI32Type()), int64_t(0));
+  if (layout.residualBits)
+    r = b.shuffle(b.load(r.getType(),
+                         b.at(residual, channelGroup * ::ffd::kLanes * 16), 16),
+                  registerOrder());
   Value t = loadThumbnail(b, layout, codes, tile, channelGroup);
   SmallVector<int64_t> interleave;
   for (int64_t i = 0; i < 64; ++i)
@@ -84,19 +87,24 @@ static Value loadCodes(VectorBuilder &b, const ::ffd::Layout &layout,
   Value x = b.bitcast(
       b.vec(b.getI16Type(), 64),
       b.shuffle(b.bitcast(bytes, r), b.bitcast(bytes, t), interleave));
-  return b.sub(x, b.constant(x.getType(), int64_t(1)
-                                              << (layout.scanBits + 7)));
+  return b.sub(x, b.constant(x.getType(), int64_t(1) << (layout.scanBits + 7)));
 }
 
 LogicalResult Emitter::emit(TileRefineOp op) {
   const QueryValue &query = get<QueryValue>(op.getQuery());
   const ThumbnailValue &thumbnail = get<ThumbnailValue>(op.getThumbnail());
   const BodyValue &body = get<BodyValue>(op.getBody());
+  if (spec.scansKeys()) {
+    set(op.getResult(),
+        LogitsValue{emitKeys(query, thumbnail.codes, body.mask)});
+    return success();
+  }
   const int64_t chunks = layout.headDim / 16;
   const int64_t tiles = layout.tilesPerBlock();
 
   // k~ = s * (x + 0.5 - 2^(b+7)) / 256, so with w = q * s * sm_scale / 256 a
   // score is sum w * (x - 2^(b+7)) + sum w / 2. The last part starts the sums.
+  // Without residuals k~ = s * (t + 0.5 - 2^(b-1)): sum w * 128 in its place.
   Value weights = b.alloca(group * paddedDim * 4);
   Value starts = b.alloca(group * 64);
   Value scaleBuffer = b.alloca(paddedDim * 4);
@@ -124,7 +132,7 @@ LogicalResult Emitter::emit(TileRefineOp op) {
       b.store(w, b.at(b.at(weights, offset), 64 * v), 64);
       start = start ? b.add(start, w) : w;
     }
-    b.store(b.mul(start, b.splat(b.f32(0.5))),
+    b.store(b.mul(start, b.splat(b.f32(spec.hasResiduals() ? 0.5 : 128))),
             b.at(starts, b.shl(head, 6)), 64);
   });
 
@@ -135,11 +143,13 @@ LogicalResult Emitter::emit(TileRefineOp op) {
     Value bit = b.trunc(b.div(tile, b.i64(tilesPerSelect)), b.getI32Type());
     Value kept = b.andi(arith::ShRUIOp::create(b, body.mask, bit), b.i32(1));
     b.ifThen(b.cmp(IntCmp::ne, kept, b.i32(0)), [&] {
-      Value residuals = b.at(body.residuals,
-                             b.mul(tile, b.i64(layout.residualTileBytes())));
+      Value residuals;
+      if (layout.residualBits)
+        residuals = b.at(body.residuals,
+                         b.mul(tile, b.i64(layout.residualTileBytes())));
       b.loop(8, [&](Value g) {
         Value lane = b.shl(g, 6);
-        Value residual = b.at(residuals, lane);
+        Value residual = residuals ? b.at(residuals, lane) : Value();
         Value codes = b.at(thumbnail.codes, lane);
         // Two sums per head stay in registers.
         b.headGroups(group, /*atOnce=*/4, [&](Value first, int64_t heads) {

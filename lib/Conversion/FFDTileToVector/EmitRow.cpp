@@ -57,11 +57,12 @@ LogicalResult Emitter::emitBlock(Block &block) {
 
 LogicalResult Emitter::emitOp(Operation *op) {
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
-      .Case<TileAccumulateOp, TileDistributeOp, TileDotOp, TileExactExtentOp,
-            TileExtentOp, TileFinishOp, TileFullOp, TileInitOp, TileLoadBodyOp,
-            TileLoadKeptOp, TileLoadTailOp, TileLoadThumbnailOp, TileQueryOp,
-            TileReachOp, TileRefineOp, TileScanOp, TileStoreKeptOp,
-            TileThresholdOp, TileToUnitsOp>([&](auto op) { return emit(op); })
+      .Case<TileAccumulateOp, TileChooseOp, TileDistributeOp, TileDotOp,
+            TileExactExtentOp, TileExtentOp, TileFinishOp, TileFullOp,
+            TileInitOp, TileLoadBodyOp, TileLoadKeptOp, TileLoadTailOp,
+            TileLoadThumbnailOp, TileQueryOp, TileReachOp, TileRefineOp,
+            TileScanOp, TileStoreKeptOp, TileThresholdOp, TileToUnitsOp>(
+          [&](auto op) { return emit(op); })
       // Whoever emits a loop reads what it yields.
       .Case<TileYieldOp>([](auto) { return success(); })
       .Case<arith::ConstantOp>([&](arith::ConstantOp op) -> LogicalResult {
@@ -78,7 +79,8 @@ LogicalResult Emitter::emitOp(Operation *op) {
       });
 }
 
-//===--- Extents -----------------------------------------------------------===//
+//===--- Extents
+//-----------------------------------------------------------===//
 
 LogicalResult Emitter::emit(TileExtentOp op) {
   Value address = b.at(arg(KernelArg::lengths), b.mul(sequence, b.i64(4)));
@@ -100,23 +102,22 @@ LogicalResult Emitter::emit(TileExactExtentOp op) {
   return success();
 }
 
-//===--- Blocks ------------------------------------------------------------===//
+//===--- Blocks
+//------------------------------------------------------------===//
 
 Value Emitter::slot(KernelArg plane, int64_t bytes, Value block) {
   Value entry = b.add(b.mul(sequence, arg(KernelArg::page_stride)), block);
   Value page = b.load(b.getI32Type(),
                       b.at(arg(KernelArg::page_table), b.shl(entry, 2)), 4);
   Value heads = b.sext(arg(KernelArg::kv_heads), b.getI64Type());
-  Value number =
-      b.add(b.mul(b.sext(page, b.getI64Type()), heads), kvHead);
+  Value number = b.add(b.mul(b.sext(page, b.getI64Type()), heads), kvHead);
   return b.at(arg(plane), b.mul(number, b.i64(bytes)));
 }
 
 LogicalResult Emitter::emit(TileLoadThumbnailOp op) {
   Value block = index(op.getBlock());
   ThumbnailValue thumbnail;
-  thumbnail.codes =
-      slot(KernelArg::thumbnails, layout.thumbnailBytes(), block);
+  thumbnail.codes = slot(KernelArg::thumbnails, layout.thumbnailBytes(), block);
   thumbnail.scales = b.at(thumbnail.codes, layout.codeBytes());
   // Pages lie anywhere, so the hardware's prefetcher loses the thread at the
   // end of each; the scan asks for the next block itself.
@@ -133,13 +134,16 @@ LogicalResult Emitter::emit(TileLoadThumbnailOp op) {
 LogicalResult Emitter::emit(TileLoadBodyOp op) {
   Value block = index(op.getBlock());
   set(op.getResult(),
-      BodyValue{slot(KernelArg::residuals, layout.residualBytes(), block),
+      BodyValue{spec.hasResiduals()
+                    ? slot(KernelArg::residuals, layout.residualBytes(), block)
+                    : Value(),
                 slot(KernelArg::values, layout.valueBytes(), block),
                 get<MaskValue>(op.getMask()).bits});
   return success();
 }
 
-//===--- Tails -------------------------------------------------------------===//
+//===--- Tails
+//-------------------------------------------------------------===//
 
 LogicalResult Emitter::emit(TileLoadTailOp op) {
   Value first = b.shl(index(op.getTile()), 4);

@@ -6,14 +6,14 @@
 //===----------------------------------------------------------------------===//
 //
 // scan_c1 and scan_c2 of docs/numerics.md. The 16 words of the four lanes tq of
-// one g (64 bytes of codes) are 16 places of the query; 16 such vectors, of the 8
-// g of two tiles, are transposed, so that a vector holds one place of 32 tokens.
-// Each then meets one word of the folded query, broadcast: no sums across lanes,
-// and the work of the transposition is shared by all heads.
+// one g (64 bytes of codes) are 16 places of the query; 16 such vectors, of the
+// 8 g of two tiles, are transposed, so that a vector holds one place of 32
+// tokens. Each then meets one word of the folded query, broadcast: no sums
+// across lanes, and the work of the transposition is shared by all heads.
 //
 // Where scores are only compared with a threshold, the high bytes of the query
-// decide first: the low ones add at most 64 * D * 2L, and most tokens are further
-// than that from the threshold. The decision is exact either way.
+// decide first: the low ones add at most 64 * D * 2L, and most tokens are
+// further than that from the threshold. The decision is exact either way.
 //
 //===----------------------------------------------------------------------===//
 
@@ -41,7 +41,8 @@ public:
 
   /// Emits the scan; returns the buffer of a ScoresValue. `thresholds` (i32
   /// [16], may be null): scores need not be exact where they are below.
-  Value emit(Value thresholds);
+  /// `tokens`, not with thresholds, receives the scores of all tokens.
+  Value emit(Value thresholds, Value tokens);
 
 private:
   void widenScales();
@@ -74,10 +75,9 @@ static constexpr int64_t kHeadsAtOnce = 4;
 void Scan::widenScales() {
   scales = b.alloca(dim * 4);
   for (int64_t v = 0; v < dim / 16; ++v) {
-    Value s =
-        b.widen(b.load(b.vec(b.getI16Type()),
-                       b.at(thumbnail.scales, 32 * v), 2),
-                spec.isBF16());
+    Value s = b.widen(
+        b.load(b.vec(b.getI16Type()), b.at(thumbnail.scales, 32 * v), 2),
+        spec.isBF16());
     if (spec.isBF16())
       s = b.roundToF16(b.mul(s, b.splat(query.rescale)));
     b.store(s, b.at(scales, 64 * v), 64);
@@ -98,8 +98,8 @@ void Scan::fold(Byte byte) {
     Type bytes = b.vec(b.getI8Type(), 64);
     SmallVector<Value> bits;
     for (int64_t v = 0; v < dim / 16; ++v) {
-      Value product = b.roundToF16(b.mul(b.loadF32(b.at(qh, 64 * v)),
-                                         b.loadF32(b.at(scales, 64 * v))));
+      Value product = b.roundToF16(
+          b.mul(b.loadF32(b.at(qh, 64 * v)), b.loadF32(b.at(scales, 64 * v))));
       Value y = b.mul(product, power);
       Value shifted = b.add(y, magic);
       if (byte == Low) {
@@ -112,16 +112,15 @@ void Scan::fold(Byte byte) {
     DotSum total(b, 1);
     for (size_t v = 0; v < bits.size(); v += 4) {
       // The last vectors may be fewer than four.
-      SmallVector<Value> four(ArrayRef<Value>(bits).slice(
-          v, std::min<size_t>(4, bits.size() - v)));
+      SmallVector<Value> four(
+          ArrayRef<Value>(bits).slice(v, std::min<size_t>(4, bits.size() - v)));
       four.resize(4, b.constant(wordType, int64_t(0)));
       Value packed = b.trunc(b.concat(four), b.getI8Type());
       b.store(packed, b.at(to, 16 * v), 16);
       total.add(b.constant(bytes, int64_t(1)), packed);
     }
     const int64_t weight = byte == High ? 128 : 1;
-    b.store(b.mul(b.reduceAdd(total.get()),
-                  b.i32(-spec.getTwiceL() * weight)),
+    b.store(b.mul(b.reduceAdd(total.get()), b.i32(-spec.getTwiceL() * weight)),
             b.at(bias[byte], b.shl(head, 2)), 4);
   });
 }
@@ -176,9 +175,9 @@ void Scan::scanSegment(Value first, ArrayRef<Byte> bytes, Done done) {
         for (int64_t f = 0; f < fields; ++f) {
           Value field = codes;
           if (fields > 1)
-            field = b.andi(b.shr(codes, f * bits),
-                           b.constant(wordType, ((1 << bits) - 1) *
-                                                    int64_t(0x01010101)));
+            field = b.andi(
+                b.shr(codes, f * bits),
+                b.constant(wordType, ((1 << bits) - 1) * int64_t(0x01010101)));
           field = b.bitcast(byteType, field);
           const int64_t place = word * fields + f, i = place % 4;
           const int64_t source = (place / 4 * 4 + tq) * 2 + i / 2;
@@ -213,7 +212,7 @@ void Scan::prefetch(Value offset) {
                       half * words * kChunkBytes + line));
 }
 
-Value Scan::emit(Value thresholds) {
+Value Scan::emit(Value thresholds, Value tokens) {
   folded[High] = b.alloca(group * dim + 64);
   folded[Low] = b.alloca(group * dim + 64);
   bias[High] = b.alloca(64);
@@ -232,8 +231,7 @@ Value Scan::emit(Value thresholds) {
     b.prefetch(b.at(thumbnail.next, layout.codeBytes() + line));
 
   auto laneOf = [&](Value vector, Value head) {
-    return b.splat(
-        b.load(b.getI32Type(), b.at(vector, b.shl(head, 2)), 4));
+    return b.splat(b.load(b.getI32Type(), b.at(vector, b.shl(head, 2)), 4));
   };
   const int64_t segment = 4 / std::gcd(words, int64_t(4)); // tiles
   const int64_t segmentBytes = segment * words / 4 * kChunkBytes;
@@ -248,16 +246,24 @@ Value Scan::emit(Value thresholds) {
     };
     prefetch(offset);
     if (!thresholds) {
-      scanSegment(first, {High, Low}, [&](int64_t tile, Value head,
-                                          Value sums[2][2]) {
-        Value halves[2];
-        for (int64_t half = 0; half < 2; ++half)
-          halves[half] = b.add(b.shl(sums[half][High], 8),
-                               b.shl(sums[half][Low], 1));
-        Value both = b.add(laneOf(bias[High], head), laneOf(bias[Low], head));
-        b.store(b.add(b.max(halves[0], halves[1]), both), scoreAt(tile, head),
-                64);
-      });
+      scanSegment(
+          first, {High, Low}, [&](int64_t tile, Value head, Value sums[2][2]) {
+            Value halves[2];
+            for (int64_t half = 0; half < 2; ++half)
+              halves[half] =
+                  b.add(b.shl(sums[half][High], 8), b.shl(sums[half][Low], 1));
+            Value both =
+                b.add(laneOf(bias[High], head), laneOf(bias[Low], head));
+            b.store(b.add(b.max(halves[0], halves[1]), both),
+                    scoreAt(tile, head), 64);
+            if (!tokens)
+              return;
+            Value vector = b.add(b.mul(number, b.i64(segment)), b.i64(tile));
+            vector = b.add(vector, b.mul(head, b.i64(pairs)));
+            for (int64_t half = 0; half < 2; ++half)
+              b.store(b.add(halves[half], both),
+                      b.at(b.at(tokens, b.shl(vector, 7)), half * 64), 64);
+          });
       return;
     }
 
@@ -268,8 +274,7 @@ Value Scan::emit(Value thresholds) {
     Value rest = b.constant(b.vec(b.getI32Type()),
                             64 * layout.headDim * spec.getTwiceL());
     b.store(b.i32(0), possible, 4);
-    scanSegment(first, {High}, [&](int64_t tile, Value head,
-                                   Value sums[2][2]) {
+    scanSegment(first, {High}, [&](int64_t tile, Value head, Value sums[2][2]) {
       Value halves[2] = {b.shl(sums[0][High], 8), b.shl(sums[1][High], 8)};
       b.store(halves[0], highAt(tile, head), 64);
       b.store(halves[1], b.at(highAt(tile, head), 64), 64);
@@ -288,24 +293,39 @@ Value Scan::emit(Value thresholds) {
         fold(Low);
         b.store(b.i32(1), ready, 4);
       });
-      scanSegment(first, {Low}, [&](int64_t tile, Value head,
-                                    Value sums[2][2]) {
-        Value halves[2];
-        for (int64_t half = 0; half < 2; ++half)
-          halves[half] = b.add(b.loadI32(b.at(highAt(tile, head), half * 64)),
-                               b.shl(sums[half][Low], 1));
-        Value both = b.add(laneOf(bias[High], head), laneOf(bias[Low], head));
-        b.store(b.add(b.max(halves[0], halves[1]), both), scoreAt(tile, head),
-                64);
-      });
+      scanSegment(
+          first, {Low}, [&](int64_t tile, Value head, Value sums[2][2]) {
+            Value halves[2];
+            for (int64_t half = 0; half < 2; ++half)
+              halves[half] =
+                  b.add(b.loadI32(b.at(highAt(tile, head), half * 64)),
+                        b.shl(sums[half][Low], 1));
+            Value both =
+                b.add(laneOf(bias[High], head), laneOf(bias[Low], head));
+            b.store(b.add(b.max(halves[0], halves[1]), both),
+                    scoreAt(tile, head), 64);
+          });
     });
   });
   return scores;
 }
 
+bool mlir::ffd::wantsTokens(TileScanOp op) {
+  auto loop = dyn_cast<TileDistributeOp>(op->getParentOp());
+  return loop && loop.getCombiner() == Combiner::rank &&
+         llvm::any_of(loop.getResult().getUsers(), [](Operation *user) {
+           auto choose = dyn_cast<TileChooseOp>(user);
+           return choose && isa<TopPAttr>(choose.getSelector());
+         });
+}
+
 LogicalResult Emitter::emit(TileScanOp op) {
   const QueryValue &query = get<QueryValue>(op.getQuery());
   const ThumbnailValue &thumbnail = get<ThumbnailValue>(op.getThumbnail());
+  if (spec.scansKeys()) {
+    scanKeys(op);
+    return success();
+  }
   // The one threshold that the scores are compared with, if that is all that
   // happens to them.
   Value thresholds;
@@ -313,7 +333,11 @@ LogicalResult Emitter::emit(TileScanOp op) {
     if (auto reach = dyn_cast<TileReachOp>(*op.getResult().user_begin()))
       if (values.contains(reach.getThreshold()))
         thresholds = get<ThresholdValue>(reach.getThreshold()).data;
-  Value scores = Scan(b, spec, query, thumbnail).emit(thresholds);
-  set(op.getResult(), ScoresValue{scores, layout.tilesPerBlock() / 2, {}});
+  const int64_t vectors = layout.tilesPerBlock() / 2;
+  Value tokens;
+  if (wantsTokens(op))
+    tokens = b.alloca(group * vectors * 128);
+  Value scores = Scan(b, spec, query, thumbnail).emit(thresholds, tokens);
+  set(op.getResult(), ScoresValue{scores, vectors, tokens, {}});
   return success();
 }

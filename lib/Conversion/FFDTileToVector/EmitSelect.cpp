@@ -18,8 +18,7 @@ using namespace mlir::ffd;
 /// Scores lie within +-2^30.
 static constexpr double kBound = 0x1p30;
 
-/// Clamps to +-2^30 (NaN to the lower bound) and converts.
-static Value toUnits(VectorBuilder &b, Value x) {
+Value mlir::ffd::toUnits(VectorBuilder &b, Value x) {
   x = b.max(x, b.constant(x.getType(), -kBound));
   return b.toInt(b.min(x, b.constant(x.getType(), kBound)));
 }
@@ -42,14 +41,14 @@ LogicalResult Emitter::emit(TileToUnitsOp op) {
     Value f = b.loadF32(b.at(logits, head * 64));
     Value units = math::FloorOp::create(
         b, b.div(f, b.splat(b.extract(query.unit, head))));
-    b.store(b.select(exists, toUnits(b, units), lowest),
-            b.at(data, head * 64), 64);
+    b.store(b.select(exists, toUnits(b, units), lowest), b.at(data, head * 64),
+            64);
     Value here = b.notFinite(f);
     bad = bad ? b.ori(bad, here) : here;
   }
   bad = b.bitcast(b.getI16Type(), b.andi(bad, exists));
   bad = b.cmp(IntCmp::ne, bad, b.constant(b.getI16Type(), int64_t(0)));
-  set(op.getResult(), ScoresValue{data, 1, bad});
+  set(op.getResult(), ScoresValue{data, 1, {}, bad});
   return success();
 }
 
@@ -67,13 +66,13 @@ LogicalResult Emitter::emit(TileThresholdOp op) {
   threshold = b.min(b.max(threshold, b.constant(words, int64_t(-kBound))),
                     b.constant(words, int64_t(kBound)));
 
-  Value bad = b.cmp(IntCmp::ne, b.load(b.getI32Type(), rowMax.bad, 4),
-                    b.i32(0));
+  Value bad =
+      b.cmp(IntCmp::ne, b.load(b.getI32Type(), rowMax.bad, 4), b.i32(0));
   Value row = b.ori(b.ori(query.nonFinite, bad),
                     b.negate(b.cmp(FloatCmp::OGE, delta, b.f32(0))));
-  Value head = b.ori(
-      b.notFinite(query.unit),
-      b.negate(b.cmp(FloatCmp::OLT, quotient, b.splat(b.f32(kBound)))));
+  Value head =
+      b.ori(b.notFinite(query.unit),
+            b.negate(b.cmp(FloatCmp::OLT, quotient, b.splat(b.f32(kBound)))));
   // Scores of a row with bad numbers mean nothing, so here the threshold that
   // keeps everything is below every integer.
   Value all = b.constant(words, int64_t(INT32_MIN));
@@ -88,8 +87,8 @@ LogicalResult Emitter::emit(TileReachOp op) {
   Value thresholds = get<ThresholdValue>(op.getThreshold()).data;
   SmallVector<Value> threshold;
   for (int64_t head = 0; head < group; ++head)
-    threshold.push_back(b.splat(
-        b.load(b.getI32Type(), b.at(thresholds, 4 * head), 4)));
+    threshold.push_back(
+        b.splat(b.load(b.getI32Type(), b.at(thresholds, 4 * head), 4)));
   // Vector v holds tile v in its lower and tile v + 4 in its upper half.
   const int64_t tiles = layout.selectBlock / ::ffd::kTileTokens;
   const int64_t vectors = std::min(tiles, scores.vectors);
@@ -105,8 +104,8 @@ LogicalResult Emitter::emit(TileReachOp op) {
     for (int64_t head = 0; head < group; ++head) {
       Value top;
       for (int64_t v = first; v < first + vectors; ++v) {
-        Value a = b.loadI32(
-            b.at(scores.data, (head * scores.vectors + v) * 64));
+        Value a =
+            b.loadI32(b.at(scores.data, (head * scores.vectors + v) * 64));
         top = top ? b.max(top, a) : a;
       }
       Value here = b.cmp(IntCmp::sge, top, threshold[head]);
@@ -133,14 +132,12 @@ LogicalResult Emitter::emit(TileFullOp op) {
 LogicalResult Emitter::emit(TileStoreKeptOp op) {
   Value bits = get<MaskValue>(op.getMask()).bits;
   Value kept = arg(KernelArg::kept);
-  Value wanted = LLVM::ICmpOp::create(
-      b, LLVM::ICmpPredicate::ne, kept,
-      LLVM::ZeroOp::create(b, b.ptrType()));
+  Value wanted = LLVM::ICmpOp::create(b, LLVM::ICmpPredicate::ne, kept,
+                                      LLVM::ZeroOp::create(b, b.ptrType()));
   Value block = index(op.getBlock());
   b.ifThen(wanted, [&] {
-    Value offset =
-        b.add(b.mul(row, arg(KernelArg::kept_stride)),
-              b.mul(block, b.i64(layout.selectsPerBlock())));
+    Value offset = b.add(b.mul(row, arg(KernelArg::kept_stride)),
+                         b.mul(block, b.i64(layout.selectsPerBlock())));
     Value to = b.at(kept, offset);
     for (int64_t j = 0; j < layout.selectsPerBlock(); ++j)
       b.store(b.trunc(b.andi(b.shr(bits, j), b.i32(1)), b.getI8Type()),
@@ -157,8 +154,7 @@ LogicalResult Emitter::emit(TileLoadKeptOp op) {
   Value bits = b.i32(0);
   for (int64_t j = 0; j < layout.selectsPerBlock(); ++j) {
     Value byte = b.load(b.getI8Type(), b.at(from, j), 1);
-    Value keep =
-        b.cmp(IntCmp::ne, byte, b.constant(b.getI8Type(), int64_t(0)));
+    Value keep = b.cmp(IntCmp::ne, byte, b.constant(b.getI8Type(), int64_t(0)));
     bits = b.ori(bits, b.select(keep, b.i32(int64_t(1) << j), b.i32(0)));
   }
   set(op.getResult(), MaskValue{bits});

@@ -23,14 +23,15 @@
 
 namespace mlir::ffd {
 
-//===--- What tile values become -------------------------------------------===//
+//===--- What tile values become
+//-------------------------------------------===//
 //
 // G: query heads of the row, Dp: padded head dim. Buffers are 64-byte aligned.
 
 /// `!ffd.query`. Per-head numbers are lanes of vectors, lane = head.
 struct QueryValue {
-  Value natural;   ///< f32 [G][Dp], q in channel order, padded with zeros
-  Value smScale;   ///< f32
+  Value natural; ///< f32 [G][Dp], q in channel order, padded with zeros
+  Value smScale; ///< f32
   // The rest only with a cache.
   Value quantised; ///< f32 [G][Dp], qh in scale order (query_c3)
   Value power;     ///< f32 [16], 2^e (query_c3)
@@ -59,12 +60,13 @@ struct TailValue {
 };
 
 /// `!ffd.scores`: i32 [G][vectors][16], the larger scores of two tokens in each
-/// lane; only maxima are taken of them. Of a block: lanes 0-7 of vector v belong
-/// to tile v, lanes 8-15 to tile v + 4.
+/// lane; only maxima are taken of them. Of a block: lanes 0-7 of vector v
+/// belong to tile v, lanes 8-15 to tile v + 4.
 struct ScoresValue {
   Value data;
   int64_t vectors;
-  Value bad; ///< i1: a score was NaN or infinite (select_c3); null: none was
+  Value tokens; ///< i32 [G][vectors][2][16], both scores; null: not wanted
+  Value bad;    ///< i1: a score was NaN or infinite (select_c3); null: none was
 };
 
 /// `!ffd.logits`: f32 [tiles][G][16], tokens in order.
@@ -72,8 +74,8 @@ struct LogitsValue {
   Value data;
 };
 
-/// `!ffd.row_max`: i32 [16], lane = head, and an i32 that is not 0 if a score of
-/// the row was NaN or infinite.
+/// `!ffd.row_max`: i32 [16], lane = head, and an i32 that is not 0 if a score
+/// of the row was NaN or infinite.
 struct RowMaxValue {
   Value data, bad;
 };
@@ -94,6 +96,14 @@ struct WorklistValue {
   TileDistributeOp producer;
 };
 
+/// `!ffd.ranking`: arrays over the selection blocks of the row, filled up to a
+/// multiple of 16 with blocks that no rule chooses.
+struct RankingValue {
+  Value keys;  ///< i32, the best score as an integer of the same order
+  Value mass;  ///< f32, sum of exp(score - best) over heads and tokens
+  Value count; ///< i64, selection blocks
+};
+
 /// `!ffd.state`. There is one, changed in place. Outputs are kept in two parts
 /// that finish adds: one in plain order for tail tokens, one whose lanes follow
 /// the fragments of the value plane.
@@ -108,9 +118,16 @@ struct StateValue {
 using TileValue =
     std::variant<QueryValue, ThumbnailValue, BodyValue, TailValue, ScoresValue,
                  LogitsValue, RowMaxValue, ThresholdValue, MaskValue,
-                 WorklistValue, StateValue>;
+                 WorklistValue, RankingValue, StateValue>;
 
-//===--- The emitter -------------------------------------------------------===//
+/// Clamps to +-2^30 (NaN to the lower bound) and converts.
+Value toUnits(VectorBuilder &b, Value x);
+/// Whether the rule over a ranking that `scan` feeds sums over tokens, so that
+/// maxima do not do.
+bool wantsTokens(TileScanOp scan);
+
+//===--- The emitter
+//-------------------------------------------------------===//
 
 class Emitter {
 public:
@@ -134,6 +151,12 @@ private:
                            Value masks);
   LogicalResult emitWorklist(TileDistributeOp op);
 
+  // Rules over the whole row (EmitRank.cpp).
+  LogicalResult emitRank(TileDistributeOp op);
+  LogicalResult emit(TileChooseOp op);
+  void rankBlock(const ScoresValue &scores, Value unit, Value first,
+                 const RankingValue &ranking);
+
   // Row state and loads (EmitRow.cpp, EmitQuery.cpp).
   LogicalResult emit(TileExtentOp op);
   LogicalResult emit(TileExactExtentOp op);
@@ -154,12 +177,19 @@ private:
   LogicalResult emit(TileStoreKeptOp op);
   LogicalResult emit(TileLoadKeptOp op);
 
+  /// Scores of a block whose keys are not split, [tile][G][16]; `mask` (i32,
+  /// may be null): of its selection blocks only.
+  Value emitKeys(const QueryValue &query, Value keys, Value mask);
+  void scanKeys(TileScanOp op);
+
   // Computer (EmitRefine.cpp, EmitTail.cpp, EmitState.cpp, EmitFinish.cpp).
   LogicalResult emit(TileRefineOp op);
   LogicalResult emit(TileDotOp op);
   LogicalResult emit(TileInitOp op);
   LogicalResult emit(TileAccumulateOp op);
   LogicalResult emit(TileFinishOp op);
+  /// Writes [G][16] scores of 16 row-major keys, in the order of tail_c1.
+  void emitDot(const QueryValue &query, Value keys, Value to);
   void emitRebase(const StateValue &state, Value logits);
   void emitWeights(const StateValue &state, Value logits, Value weights);
   void accumulateFragments(const StateValue &state, Value weights,

@@ -40,7 +40,7 @@ static LogicalResult lowerKernel(TileTeamsOp teams, const CpuIsa &isa) {
   if (!function)
     return teams.emitOpError("is in no 'func.func', expected the function that "
                              "becomes the kernel");
-  if (failed(checkKernelArguments(teams)))
+  if (failed(checkKernelArguments(teams, /*ablations=*/true)))
     return failure();
   for (Operation &op : function.getBody().front())
     if (!isa_and_present<TileTeamsOp, CacheViewOp, func::ReturnOp>(&op) &&

@@ -37,7 +37,7 @@ module attributes {a = #ffd.spec<element = f32>} {}
 // -----
 
 // spec_c4
-// expected-error @below {{scan_bits is 3, expected 2, 4 or 8 (spec_c4)}}
+// expected-error @below {{scan_bits is 3, expected 2, 4, 8 or 16 (spec_c4)}}
 module attributes {a = #ffd.spec<scan_bits = 3>} {}
 
 // -----
@@ -51,6 +51,18 @@ module attributes {a = #ffd.spec<quant_block = 64>} {}
 // spec_c6
 // expected-error @below {{select_block is 8, expected 16, 32, 64 or 128 (spec_c6)}}
 module attributes {a = #ffd.spec<select_block = 8>} {}
+
+// -----
+
+// spec_c7
+// expected-error @below {{residual_bits is 4, expected 8 or 0 (spec_c7)}}
+module attributes {a = #ffd.spec<residual_bits = 4>} {}
+
+// -----
+
+// spec_c7: keys that are not split.
+// expected-error @below {{residual_bits is 8 with scan_bits = 16, expected 0: keys that are not split have no residuals (spec_c7)}}
+module attributes {a = #ffd.spec<scan_bits = 16>} {}
 
 // -----
 

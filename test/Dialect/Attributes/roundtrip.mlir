@@ -4,7 +4,16 @@
 // CHECK-DAG: #[[NONE:.*]] = #ffd.spec<>
 // CHECK-DAG: #[[SOME:.*]] = #ffd.spec<head_dim = 64, element = bf16>
 // CHECK-DAG: #[[ALL:.*]] = #ffd.spec<head_dim = 80, value_dim = 256, group = 16, element = f16, scan_bits = 8, quant_block = 128, select_block = 64>
+// CHECK-DAG: #[[RESIDUALS:.*]] = #ffd.spec<scan_bits = 4>{{$}}
+// CHECK-DAG: #[[KEYS:.*]] = #ffd.spec<scan_bits = 16, residual_bits = 0>
+// CHECK-DAG: #[[THUMBNAILS:.*]] = #ffd.spec<scan_bits = 4, residual_bits = 0>
 module attributes {
+  // CHECK-DAG: test.keys = #[[KEYS]]
+  test.keys = #ffd.spec<residual_bits = 0, scan_bits = 16>,
+  // CHECK-DAG: test.thumbnails = #[[THUMBNAILS]]
+  test.thumbnails = #ffd.spec<scan_bits = 4, residual_bits = 0>,
+  // CHECK-DAG: test.residuals = #[[RESIDUALS]]
+  test.residuals = #ffd.spec<scan_bits = 4, residual_bits = 8>,
   // CHECK-DAG: test.none = #[[NONE]]
   test.none = #ffd.spec<>,
   // CHECK-DAG: test.some = #[[SOME]]
@@ -27,8 +36,8 @@ module attributes {
 // CHECK-LABEL: func.func private @types(
 // CHECK-SAME: !ffd.cache<#[[ALL]]>, !ffd.query<#[[ALL]]>, !ffd.thumbnail<#[[ALL]]>, !ffd.body<#[[ALL]]>
 // CHECK-SAME: !ffd.tail<#[[ALL]]>, !ffd.scores<#[[ALL]]>, !ffd.logits<#[[ALL]]>, !ffd.row_max<#[[ALL]]>
-// CHECK-SAME: !ffd.threshold<#[[ALL]]>, !ffd.mask<#[[ALL]]>, !ffd.worklist<#[[ALL]]>, !ffd.state<#[[ALL]]>
+// CHECK-SAME: !ffd.threshold<#[[ALL]]>, !ffd.mask<#[[ALL]]>, !ffd.worklist<#[[ALL]]>, !ffd.ranking<#[[ALL]]>, !ffd.state<#[[ALL]]>
 #s = #ffd.spec<head_dim = 80, value_dim = 256, group = 16, element = f16, scan_bits = 8, quant_block = 128, select_block = 64>
 func.func private @types(!ffd.cache<#s>, !ffd.query<#s>, !ffd.thumbnail<#s>, !ffd.body<#s>,
   !ffd.tail<#s>, !ffd.scores<#s>, !ffd.logits<#s>, !ffd.row_max<#s>,
-  !ffd.threshold<#s>, !ffd.mask<#s>, !ffd.worklist<#s>, !ffd.state<#s>)
+  !ffd.threshold<#s>, !ffd.mask<#s>, !ffd.worklist<#s>, !ffd.ranking<#s>, !ffd.state<#s>)

@@ -357,3 +357,26 @@ func.func @tile_c2_lse(%s: !ffd.state<#s>, %o: memref<?x4x64xf32>, %l: memref<?x
   ffd.tile.finish %s into %o, %l[%i] piece(%i of %i) : (!ffd.state<#s>, memref<?x4x64xf32>, memref<?x4xf16>) -> ()
   return
 }
+
+// -----
+
+#s = #ffd.spec<head_dim = 128, value_dim = 64, group = 4, element = f16, scan_bits = 2, quant_block = 128, select_block = 16>
+// distribute_c2: a ranking is of scores.
+func.func @distribute_c2_rank(%n: index, %m: !ffd.mask<#s>) {
+  // expected-error @below {{expected scores and a ranking, without init (distribute_c2)}}
+  %0 = ffd.tile.distribute share(%n, %n, %n : index, index, index) combine rank {
+  ^bb0(%b: index):
+    ffd.tile.yield %m : !ffd.mask<#s>
+  } -> !ffd.ranking<#s>
+  return
+}
+
+// -----
+
+#s = #ffd.spec<head_dim = 128, value_dim = 64, group = 4, element = f16, scan_bits = 2, quant_block = 128, select_block = 16>
+// choose_c1: a threshold needs no ranking.
+func.func @choose_c1(%q: !ffd.query<#s>, %r: !ffd.ranking<#s>, %k: memref<?x?x?xi8>, %row: index) {
+  // expected-error @below {{'ffd.tile.choose' op selector is #ffd.top_delta, expected #ffd.top_k or #ffd.top_p (choose_c1)}}
+  ffd.tile.choose #ffd.top_delta %q, %r, %k[%row] : (!ffd.query<#s>, !ffd.ranking<#s>, memref<?x?x?xi8>) -> ()
+  return
+}

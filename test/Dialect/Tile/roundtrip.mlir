@@ -97,3 +97,20 @@ func.func @others(%q: memref<?x4x128xf16>, %lengths: memref<?xi32>, %kept: memre
   %m1 = ffd.tile.load_kept %kept[%row, %b] : (memref<?x1x?xi8>) -> !ffd.mask<#s>
   return %m0, %m1, %s, %t : !ffd.mask<#s>, !ffd.mask<#s>, !ffd.state<#s>, index
 }
+
+// A rule over the whole row.
+// CHECK-LABEL: @choose
+func.func @choose(%q: !ffd.query<#s>, %cache: !ffd.cache<#s>, %kept: memref<?x1x?xi8>, %row: index, %n: index,
+    %split: index, %splits: index) {
+  // CHECK: %[[R:.*]] = ffd.tile.distribute share(%{{.*}}, %{{.*}}, %{{.*}} : index, index, index) combine rank {
+  %r = ffd.tile.distribute share(%n, %split, %splits : index, index, index) combine rank {
+  ^bb0(%b: index):
+    %c = ffd.tile.load_thumbnail %cache[%row, %b] : (!ffd.cache<#s>) -> !ffd.thumbnail<#s>
+    %a = ffd.tile.scan %q, %c : (!ffd.query<#s>, !ffd.thumbnail<#s>) -> !ffd.scores<#s>
+    ffd.tile.yield %a : !ffd.scores<#s>
+  // CHECK: } -> !ffd.ranking<#spec>
+  } -> !ffd.ranking<#s>
+  // CHECK: ffd.tile.choose #ffd.top_p<9.000000e-01 : f64> %{{.*}}, %[[R]], %{{.*}}[%{{.*}}] : (!ffd.query<#spec>, !ffd.ranking<#spec>, memref<?x1x?xi8>) -> ()
+  ffd.tile.choose #ffd.top_p<0.9 : f64> %q, %r, %kept[%row] : (!ffd.query<#s>, !ffd.ranking<#s>, memref<?x1x?xi8>) -> ()
+  return
+}
