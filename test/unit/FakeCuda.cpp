@@ -16,9 +16,23 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <string>
+#include <vector>
 
-static FakeCudaState state = {nullptr, 0, 0, 0, 0, 0, 0, 0, 0, 0, -1, 9, 0, 0};
+static FakeCudaState state = {nullptr, 0, 0, 0,  0, 0, 0,
+                              0,       0, 0, -1, 9, 0, nullptr};
+
+/// What a captured stream was given, run by each replay of its graph.
+struct Graph {
+  std::vector<std::function<void()>> work;
+};
+static Graph *recording = nullptr;
+/// A stream other than the default one; all are done with all their work at
+/// all times.
+static int someStream;
+/// The handle of the kernel "append"; all others are `state`.
+static int appendFunction;
 
 extern "C" {
 
@@ -86,6 +100,8 @@ int cuLinkDestroy(void *link) {
 }
 int cuModuleUnload(void *) { return --state.liveModules, 0; }
 int cuModuleGetFunction(void **f, void *, const char *name) {
+  if (std::strcmp(name, "append") == 0)
+    return *f = &appendFunction, 0;
   return *f = &state, std::strcmp(name, "ffd_decode") == 0 ? 0 : 500;
 }
 int cuFuncSetAttribute(void *, int which, int value) {
@@ -96,19 +112,31 @@ int cuFuncSetAttribute(void *, int which, int value) {
 int cuFuncGetAttribute(int *value, int which, void *) {
   return *value = which == 4 ? 168 : 0, 0;
 }
-int cuLaunchKernelEx(const unsigned *config, void *, void **parameters,
-                     void **) {
-  const unsigned gx = config[0], bx = config[3], shared = config[6];
-  if (state.contextDepth != 1 ||
-      config[1] * config[2] * config[4] * config[5] != 1)
+static void runDecode(const ffdDecodeArgs &args, int64_t grid) {
+  for (int64_t cta = 0; state.kernel && cta < grid; ++cta)
+    state.kernel(&args, cta / args.splits, cta % args.splits);
+}
+int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz,
+                   unsigned bx, unsigned by, unsigned bz, unsigned shared,
+                   void *stream, void **parameters, void **) {
+  if (state.contextDepth != 1 || gy * gz * by * bz != 1)
     return 1;
-  const auto *args = static_cast<const ffdDecodeArgs *>(parameters[0]);
   ++state.launches;
   state.grid = gx;
   state.threads = int(bx);
   state.sharedBytes = int(shared);
-  for (int64_t cta = 0; state.kernel && cta < gx; ++cta)
-    state.kernel(args, cta / args->splits, cta % args->splits);
+  std::function<void()> work;
+  if (function == &appendFunction) {
+    const auto args = *static_cast<const ffdAppendArgs *>(parameters[0]);
+    work = [args] { state.append(&args); };
+  } else {
+    const auto args = *static_cast<const ffdDecodeArgs *>(parameters[0]);
+    work = [args, gx] { runDecode(args, gx); };
+  }
+  if (recording && stream == &someStream)
+    recording->work.push_back(work);
+  else
+    work();
   return 0;
 }
 int cuMemAlloc_v2(unsigned long long *p, size_t bytes) {
@@ -156,19 +184,28 @@ int cuMemFreeHost(void *p) {
   return cuMemFree_v2(reinterpret_cast<unsigned long long>(p));
 }
 int cuStreamSynchronize(void *) { return 0; }
-int cuStreamIsCapturing(void *, int *s) { return *s = state.capturing, 0; }
-int cuEventQuery(void *) { return 0; }
-// A captured launch executes at once, the replay does nothing.
-int cuStreamCreate(void **s, unsigned) { return *s = &state, 0; }
-int cuStreamDestroy_v2(void *) { return 0; }
-int cuStreamBeginCapture_v2(void *, int) { return 0; }
-int cuStreamEndCapture(void *, void **g) { return *g = &state, 0; }
-int cuGraphInstantiateWithFlags(void **e, void *, unsigned long long) {
-  return *e = &state, 0;
+int cuStreamIsCapturing(void *stream, int *s) {
+  return *s = recording && stream == &someStream, 0;
 }
-int cuGraphLaunch(void *, void *) { return 0; }
-int cuGraphDestroy(void *) { return 0; }
-int cuGraphExecDestroy(void *) { return 0; }
+int cuEventQuery(void *) { return 0; }
+int cuStreamCreate(void **s, unsigned) { return *s = &someStream, 0; }
+int cuStreamDestroy_v2(void *) { return 0; }
+int cuStreamBeginCapture_v2(void *, int) { return recording = new Graph, 0; }
+int cuStreamEndCapture(void *, void **g) {
+  *g = recording;
+  recording = nullptr;
+  return 0;
+}
+int cuGraphInstantiateWithFlags(void **e, void *g, unsigned long long) {
+  return *e = new Graph(*static_cast<Graph *>(g)), 0;
+}
+int cuGraphLaunch(void *e, void *) {
+  for (const auto &work : static_cast<Graph *>(e)->work)
+    work();
+  return 0;
+}
+int cuGraphDestroy(void *g) { return delete static_cast<Graph *>(g), 0; }
+int cuGraphExecDestroy(void *e) { return delete static_cast<Graph *>(e), 0; }
 int cuMemsetD8_v2(unsigned long long p, unsigned char value, size_t bytes) {
   return std::memset(reinterpret_cast<void *>(p), value, bytes), 0;
 }

@@ -26,7 +26,8 @@ struct FakeCudaState {
   /// cuMemAlloc fails once this many more bytes are asked for; < 0: never.
   int64_t memoryLeft;
   int major, minor;
-  int capturing; ///< what cuStreamIsCapturing says
+  /// Runs one launch of the kernel "append".
+  void (*append)(const ffdAppendArgs *args);
 };
 
 /// The state of the loaded library, found with dlsym.

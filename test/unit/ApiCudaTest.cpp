@@ -1,0 +1,343 @@
+//===- ApiCudaTest.cpp - Caches on a GPU, without one ----------------- ===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The stand-in driver runs the reference append and decode, at once or when a
+// graph is replayed: what the host tells the device must be enough for results
+// that equal those of a fresh cache, bit for bit.
+//
+//===----------------------------------------------------------------------===//
+
+#include "ApiCase.h"
+#include "FakeCuda.h"
+#include "ReferenceAppend.h"
+#include "ReferenceDecode.h"
+
+#include "ffd/CudaDriver.h"
+#include "ffd/Package.h"
+
+#include "gtest/gtest.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+#include <unistd.h>
+
+using namespace ffd;
+
+namespace {
+
+ffdSpec theSpec;
+void append(const ffdAppendArgs *args) { referenceAppend(theSpec, *args); }
+
+class ApiCuda : public testing::Test {
+protected:
+  void SetUp() override {
+    fake = reinterpret_cast<FakeCudaState *(*)()>(
+        dlsym(dlopen(FFD_FAKE_CUDA, RTLD_NOW), "fakeCudaState"))();
+    fake->memoryLeft = -1;
+    fake->kernel = ReferenceDecode::entry;
+    fake->append = append;
+    theSpec = makeSpec(64, 32, 2);
+    ReferenceDecode::setEntrySpec(theSpec);
+    ASSERT_NE(mkdtemp(folder), nullptr);
+    for (const Program program : {Program::Decode, Program::Append}) {
+      Package package;
+      package.program = program;
+      package.target = "sm_90a";
+      package.entry = program == Program::Decode ? "ffd_decode" : "append";
+      package.spec = theSpec;
+      package.threads = 128;
+      package.payload = "code";
+      paths.push_back(std::string(folder) + "/" + package.fileName());
+      Status status = package.write(paths.back());
+      ASSERT_TRUE(status.ok()) << status.message();
+    }
+    ffdContextOptions o;
+    ffdContextOptionsInit(&o);
+    o.device = FFD_DEVICE_CUDA;
+    o.cuda_driver = FFD_FAKE_CUDA;
+    o.package_dir = folder;
+    o.use_compiler = 0;
+    o.kernel_cache_dir = "";
+    FFD_OK(ffdContextCreate(&o, &context));
+    std::shared_ptr<const CudaDriver> driver;
+    ASSERT_TRUE(CudaDriver::load(FFD_FAKE_CUDA, driver).ok());
+    ASSERT_TRUE(CudaContext::create(driver, 0, cuda).ok());
+    ASSERT_TRUE(cuda->createStream(stream).ok());
+  }
+  void TearDown() override {
+    ffdContextDestroy(context);
+    cuda.reset();
+    EXPECT_EQ(fake->contextDepth, 0);
+    EXPECT_EQ(fake->retains, 0);
+    EXPECT_EQ(fake->liveAllocations, 0);
+    for (const std::string &path : paths)
+      std::remove(path.c_str());
+    rmdir(folder);
+  }
+
+  ffdCacheOptions options() const {
+    ffdCacheOptions o = ApiCase::small(theSpec);
+    o.sequences = 4;
+    return o;
+  }
+
+  FakeCudaState *fake = nullptr;
+  char folder[32] = "/tmp/ffd-apicuda-XXXXXX";
+  std::vector<std::string> paths;
+  ffdContext *context = nullptr;
+  std::shared_ptr<CudaContext> cuda;
+  void *stream = nullptr;
+};
+
+TEST_F(ApiCuda, RandomLife) {
+  for (int lag : {0, 9}) {
+    ffdCacheOptions o = options();
+    o.lag = lag;
+    ApiCase c(o, uint32_t(lag) + 1, context);
+    const int32_t a = c.create(), b = c.create();
+    ASSERT_EQ(c.append({a, b}, {300, 0}), FFD_SUCCESS) << ffdLastErrorMessage();
+    c.check({a, b});
+    const int32_t d = c.fork(a);
+    ASSERT_EQ(c.append({a, b, d}, {1, 130, 100}), FFD_SUCCESS);
+    c.check({a, b, d});
+    c.free(b);
+    const int32_t e = c.fork(d);
+    EXPECT_EQ(e, b) << "the lowest slot";
+    ASSERT_EQ(c.append({a, e, d}, {200, 60, 1}), FFD_SUCCESS);
+    c.check({a, e, d});
+    if (lag == 0) {
+      ASSERT_EQ(c.truncate(d, 128), FFD_SUCCESS) << ffdLastErrorMessage();
+      c.check({a, e, d});
+      ASSERT_EQ(c.append({d}, {150}), FFD_SUCCESS);
+    } else {
+      // 300 + 100 + 1: three blocks, 17 tokens; 8 fewer keep the lag.
+      ASSERT_EQ(c.truncate(d, 393), FFD_SUCCESS) << ffdLastErrorMessage();
+      EXPECT_EQ(c.truncate(d, 392), FFD_UNSUPPORTED);
+    }
+    c.check({a, e, d});
+    c.checkGather(d);
+    int32_t errors = -1;
+    FFD_OK(ffdCacheGetErrors(c.cache, &errors, nullptr));
+    EXPECT_EQ(errors, 0);
+  }
+}
+
+/// One captured step; everything else happens between its replays.
+TEST_F(ApiCuda, GraphsOutliveGrowth) {
+  ffdCacheOptions o = options();
+  ApiCase c(o, 5, context);
+  c.oneByOne = true;
+  const int64_t rowK = o.kv_heads * theSpec.head_dim;
+  const int64_t rowV = o.kv_heads * theSpec.value_dim;
+  std::vector<HostBuffer> k(2), v(2), q(2), out(2);
+  for (size_t layer = 0; layer < 2; ++layer) {
+    ASSERT_TRUE(k[layer].allocate("k", 4 * rowK * 2, 0).ok());
+    ASSERT_TRUE(v[layer].allocate("v", 4 * rowV * 2, 0).ok());
+    ASSERT_TRUE(q[layer].allocate("q", 4 * 2 * rowK * 2, 0).ok());
+    ASSERT_TRUE(out[layer].allocate("out", 4 * 2 * rowV * 4, 0).ok());
+  }
+  for (HostBuffer &queries : q)
+    for (int64_t x = 0; x < queries.size() / 2; ++x)
+      queries.as<uint16_t>()[x] = uint16_t(0x3800 + x * 37 % 0x900);
+  const auto step = [&](void *on) {
+    for (int32_t layer = 0; layer < 2; ++layer) {
+      ffdAppendBatch append;
+      ffdAppendBatchInit(&append);
+      append.layer = layer;
+      append.count = 4;
+      append.k = k[size_t(layer)].data();
+      append.v = v[size_t(layer)].data();
+      FFD_OK(ffdAppend(c.cache, &append, on));
+      ffdDecodeBatch decode;
+      ffdDecodeBatchInit(&decode);
+      decode.layer = layer;
+      decode.count = 4;
+      decode.q = q[size_t(layer)].data();
+      decode.out = out[size_t(layer)].as<float>();
+      FFD_OK(ffdDecode(c.cache, &decode, on));
+    }
+  };
+  const int32_t a = c.create();
+  ASSERT_EQ(c.append({a}, {120}), FFD_SUCCESS) << ffdLastErrorMessage();
+  // A capture may not be the first of its kind.
+  CudaGraph graph;
+  ffdDecodeBatch first;
+  ffdDecodeBatchInit(&first);
+  first.count = 4;
+  first.q = q[0].data();
+  first.out = out[0].as<float>();
+  FFD_OK(ffdDecode(c.cache, &first, stream));
+  ASSERT_TRUE(graph.begin(cuda).ok());
+  {
+    ffdAppendBatch refused;
+    ffdAppendBatchInit(&refused);
+    refused.count = 3;
+    refused.k = k[0].data();
+    refused.v = v[0].data();
+    EXPECT_EQ(ffdAppend(c.cache, &refused, stream), FFD_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(ffdLastErrorMessage()).find("is being captured"),
+              std::string::npos)
+        << ffdLastErrorMessage();
+    int32_t none;
+    EXPECT_EQ(ffdSequenceCreate(c.cache, stream, &none), FFD_INVALID_ARGUMENT);
+  }
+  ASSERT_TRUE(graph.end().ok());
+
+  // All slots once, so that the workspaces are there.
+  while (c.tokens.size() < 4)
+    c.create();
+  ASSERT_EQ(c.append({0, 1, 2, 3}, {1, 1, 1, 1}), FFD_SUCCESS)
+      << ffdLastErrorMessage();
+  c.free(3);
+  CudaGraph captured;
+  ASSERT_TRUE(captured.begin(cuda).ok());
+  step(stream);
+  ASSERT_TRUE(captured.end().ok());
+  c.check({0, 1, 2}); // nothing has happened yet
+
+  std::mt19937 random(3);
+  for (int i = 0; i < 400; ++i) {
+    if (i == 100) // joins
+      EXPECT_EQ(c.create(), 3);
+    if (i == 150) // leaves, a fork takes its place
+      c.free(1);
+    if (i == 160)
+      EXPECT_EQ(c.fork(0), 1);
+    if (i == 200)
+      ASSERT_EQ(c.truncate(0, 256), FFD_SUCCESS) << ffdLastErrorMessage();
+    if (i == 300)
+      ASSERT_EQ(c.append({2}, {77}), FFD_SUCCESS);
+    std::vector<int32_t> live, ones;
+    std::vector<int64_t> room;
+    for (const auto &entry : c.tokens) {
+      live.push_back(entry.first);
+      ones.push_back(1);
+      room.push_back(1 + int64_t(random() % 3));
+    }
+    FFD_OK(ffdReserve(c.cache, int32_t(live.size()), live.data(), room.data(),
+                      nullptr));
+    for (size_t layer = 0; layer < 2; ++layer) {
+      const auto fill =
+          [&](HostBuffer &buffer, int64_t row,
+              std::vector<std::vector<uint16_t>> ApiCase::Tokens::*field) {
+            for (int64_t x = 0; x < buffer.size() / 2; ++x)
+              buffer.as<uint16_t>()[x] = uint16_t(0x3800 + random() % 0x800);
+            for (int32_t slot : live) {
+              auto &tokens = (c.tokens[slot].*field)[layer];
+              tokens.insert(tokens.end(), buffer.as<uint16_t>() + slot * row,
+                            buffer.as<uint16_t>() + (slot + 1) * row);
+            }
+          };
+      fill(k[layer], rowK, &ApiCase::Tokens::k);
+      fill(v[layer], rowV, &ApiCase::Tokens::v);
+    }
+    // The reference is slow: of decodes only those that are looked at.
+    fake->kernel = i % 40 == 39 ? ReferenceDecode::entry : nullptr;
+    ASSERT_TRUE(captured.launch().ok());
+    fake->kernel = ReferenceDecode::entry;
+    FFD_OK(ffdAdvance(c.cache, int32_t(live.size()), live.data(), ones.data()));
+    for (int32_t slot : live) {
+      ApiCase::Tokens &t = c.tokens[slot];
+      ++t.length;
+      t.committed = committedBlocks(theSpec, t.length, 0);
+    }
+    if (i % 40 != 39)
+      continue;
+    c.check(live);
+    // The captured decode, too, saw what a decode of now sees.
+    const size_t perQ = size_t(2 * rowK), perOut = size_t(2 * rowV);
+    for (int32_t slot : live) {
+      const uint16_t *from = q[1].as<uint16_t>() + size_t(slot) * perQ;
+      const std::vector<float> now =
+          c.decode({slot}, std::vector<uint16_t>(from, from + perQ), 1);
+      EXPECT_EQ(std::memcmp(now.data(),
+                            out[1].as<float>() + size_t(slot) * perOut,
+                            perOut * 4),
+                0)
+          << "slot " << slot << " replay " << i;
+    }
+  }
+  int32_t errors = -1, each[4];
+  FFD_OK(ffdCacheGetErrors(c.cache, &errors, each));
+  EXPECT_EQ(errors, 0) << "appends to the empty slot are no errors";
+
+  // Without a reservation the device refuses, and says so until told.
+  fake->kernel = nullptr;
+  for (int i = 0; i < 300; ++i)
+    ASSERT_TRUE(captured.launch().ok());
+  FFD_OK(ffdCacheGetErrors(c.cache, &errors, each));
+  EXPECT_EQ(errors, FFD_APPEND_BEYOND_RESERVATION);
+  for (int slot = 0; slot < 4; ++slot)
+    EXPECT_EQ(each[slot], FFD_APPEND_BEYOND_RESERVATION) << slot;
+  FFD_OK(ffdCacheClearErrors(c.cache));
+  FFD_OK(ffdCacheGetErrors(c.cache, &errors, nullptr));
+  EXPECT_EQ(errors, 0);
+  const int32_t many = 300, zero = 0;
+  EXPECT_EQ(ffdAdvance(c.cache, 1, &zero, &many), FFD_INVALID_ARGUMENT)
+      << "more than was reserved cannot have happened";
+}
+
+TEST_F(ApiCuda, BatchesAreRangesOfSlots) {
+  ApiCase c(options(), 1, context);
+  c.create();
+  c.create();
+  c.create();
+  ASSERT_EQ(c.append({1, 2}, {3, 4}), FFD_SUCCESS) << ffdLastErrorMessage();
+  EXPECT_EQ(c.append({0, 2}, {1, 1}), FFD_INVALID_ARGUMENT);
+  EXPECT_STREQ(ffdLastErrorMessage(),
+               "sequence 1 of an append on a GPU is 2, expected 1: consecutive "
+               "slots");
+  EXPECT_EQ(c.append({2, 1}, {1, 1}), FFD_INVALID_ARGUMENT);
+  c.check({1, 2});
+}
+
+TEST_F(ApiCuda, MemoryThatIsRefused) {
+  for (int64_t left = 0; left < (1 << 20); left += 150000) {
+    fake->memoryLeft = left;
+    const ffdCacheOptions o = options();
+    ffdCache *cache = nullptr;
+    const ffdStatus status = ffdCacheCreate(context, &o, &cache);
+    EXPECT_EQ(status, FFD_OUT_OF_MEMORY);
+    EXPECT_NE(std::string(ffdLastErrorMessage()).find("allocate"),
+              std::string::npos);
+  }
+  fake->memoryLeft = -1;
+}
+
+TEST_F(ApiCuda, NoAppendKernel) {
+  std::remove(paths[1].c_str());
+  ApiCase c(options(), 1, context);
+  const int32_t a = c.create();
+  EXPECT_EQ(c.append({a}, {3}), FFD_NOT_FOUND);
+  EXPECT_NE(std::string(ffdLastErrorMessage()).find("append-d64"),
+            std::string::npos)
+      << ffdLastErrorMessage();
+}
+
+TEST_F(ApiCuda, HostPages) {
+  ffdCacheOptions o = options();
+  o.host_pages = 1;
+  ApiCase c(o, 1, context);
+  const int32_t a = c.create();
+  ASSERT_EQ(c.append({a}, {300}), FFD_SUCCESS) << ffdLastErrorMessage();
+  c.check({a});
+}
+
+TEST_F(ApiCuda, Statistics) {
+  ApiCase c(options(), 1, context);
+  const int32_t a = c.create();
+  ASSERT_EQ(c.append({a}, {300}), FFD_SUCCESS);
+  c.decode({a}, c.queries(1), 1);
+  ffdHeadStatistics s[4];
+  FFD_OK(ffdStatisticsRequest(c.cache, nullptr));
+  FFD_OK(ffdStatisticsFetch(c.cache, s));
+  EXPECT_EQ(s[0].scanned, 0u);
+  EXPECT_EQ(s[3].scanned, 16u);
+}
+
+} // namespace
