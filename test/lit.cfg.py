@@ -29,6 +29,7 @@ config.substitutions.append(
 config.substitutions.append(
     ("%data", os.path.join(config.ffd_src_root, "test", "data")))
 config.substitutions.append(("%src", config.ffd_src_root))
+config.substitutions.append(("%ffd_obj", config.ffd_obj_root))
 config.substitutions.append(
     ("%ffd_compile", os.path.join(config.ffd_obj_root, "bin", "ffd-compile")))
 if config.host_cc:

@@ -50,6 +50,8 @@ protected:
       package.target = "sm_90a";
       package.entry = program == Program::Decode ? "ffd_decode" : "append";
       package.spec = theSpec;
+      if (program == Program::Append) // one for all groups
+        package.spec.group = 4;
       package.threads = 128;
       package.payload = "code";
       paths.push_back(std::string(folder) + "/" + package.fileName());

@@ -1,0 +1,566 @@
+//===- ffd-soak.cpp - A long life of captured decode steps ---------------===//
+//
+// Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// One decode step (append and decode of all layers) is captured once and
+// replayed thousands of times while sequences grow across block boundaries,
+// join, leave, fork and are truncated. Beside it the same happens to a second
+// cache without graphs, whose outputs must be the same bits, and to a cache of
+// the CPU, whose tokens must be the same bits and whose outputs must be close.
+// At the end an append beyond the reservation must do nothing but set its
+// error.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Driver.h"
+
+#include "ffd/Float16.h"
+#include "ffd/ffd.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+using namespace soak;
+
+namespace {
+
+int failures = 0;
+
+void fail(const std::string &text) {
+  std::printf("FAILED: %s\n", text.c_str());
+  if (++failures > 20)
+    std::exit(1);
+}
+
+void ok(ffdStatus status, const char *what) {
+  if (status == FFD_SUCCESS)
+    return;
+  std::printf("FAILED: %s: %s: %s\n", what, ffdStatusName(status),
+              ffdLastErrorMessage());
+  std::exit(1);
+}
+#define OK(call) ok(call, #call)
+
+double now() {
+  return std::chrono::duration<double>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+struct Flags {
+  int steps = 10000, slots = 8, layers = 2, heads = 2, lag = 0, check = 250;
+  int hostPages = 0, cpu = 1;
+  std::string kernels, compiler, cache;
+};
+
+constexpr int kHeadDim = 128, kGroup = 4;
+
+class Soak {
+public:
+  explicit Soak(const Flags &flags) : f(flags), driver(0), random(1) {
+    ffdContextOptions o;
+    ffdContextOptionsInit(&o);
+    o.device = FFD_DEVICE_CUDA;
+    o.package_dir = f.kernels.empty() ? nullptr : f.kernels.c_str();
+    o.compiler = f.compiler.empty() ? nullptr : f.compiler.c_str();
+    o.use_compiler = !f.compiler.empty();
+    o.kernel_cache_dir = f.cache.c_str();
+    OK(ffdContextCreate(&o, &gpu));
+    ffdContextInfo info = {};
+    info.struct_size = sizeof info;
+    OK(ffdContextGetInfo(gpu, &info));
+    std::printf("%s, %s, driver %d\n", info.name, info.arch,
+                info.driver_version);
+    o.device = FFD_DEVICE_CPU;
+    if (f.cpu)
+      OK(ffdContextCreate(&o, &cpu));
+    spec = {};
+    spec.head_dim = spec.value_dim = kHeadDim;
+    spec.group = kGroup;
+    spec.scan_bits = 2;
+    spec.quant_block = 128;
+    spec.select_block = 16;
+    const double start = now();
+    ffdKernel *kernel = nullptr;
+    OK(ffdKernelCreate(gpu, &spec, &kernel));
+    std::printf("kernels for %s in %.1f ms\n", ffdKernelTarget(kernel),
+                1e3 * (now() - start));
+    ffdKernelDestroy(kernel);
+
+    ffdCacheOptions c;
+    ffdCacheOptionsInit(&c);
+    c.spec = spec;
+    c.layers = f.layers;
+    c.kv_heads = f.heads;
+    c.sequences = f.slots;
+    c.lag = f.lag;
+    c.max_tokens = f.steps + 4096;
+    c.pages = int64_t(f.slots) * (c.max_tokens / 128 + 2);
+    c.host_pages = f.hostPages;
+    OK(ffdCacheCreate(gpu, &c, &caches[Graph]));
+    OK(ffdCacheCreate(gpu, &c, &caches[Plain]));
+    c.host_pages = 0;
+    if (f.cpu)
+      OK(ffdCacheCreate(cpu, &c, &caches[Cpu]));
+    live.assign(size_t(f.slots), false);
+    length.assign(size_t(f.slots), 0);
+
+    kv = size_t(f.slots * f.heads * kHeadDim);
+    q = kv * kGroup;
+    for (int layer = 0; layer < f.layers; ++layer) {
+      inputs.push_back({});
+      Layer &l = inputs.back();
+      l.k = driver.allocate(kv * 2);
+      l.v = driver.allocate(kv * 2);
+      l.q = driver.allocate(q * 2);
+      for (int i = 0; i < 2; ++i) {
+        l.out[i] = static_cast<float *>(driver.allocate(q * 4));
+        l.lse[i] = static_cast<float *>(driver.allocate(q / kHeadDim * 4));
+      }
+      l.hostK.resize(kv);
+      l.hostV.resize(kv);
+      l.hostQ.resize(q + 8);
+    }
+  }
+
+  int run() {
+    for (int slot = 0; slot < f.slots - 1; ++slot)
+      join(1 + 97 * slot % 700);
+    // Once for the workspaces, which no capture may allocate.
+    draw();
+    decode(Graph);
+    driver.wait();
+    driver.beginCapture();
+    append(Graph);
+    decode(Graph);
+    void *graph = driver.endCapture();
+    std::printf("captured %d layers, %d slots\n", f.layers, f.slots);
+
+    double replayed = 0;
+    int events = 0;
+    for (int step = 1; step <= f.steps; ++step) {
+      if (step % 53 == 0) {
+        ++events;
+        disturb();
+      }
+      reserve();
+      draw();
+      driver.wait();
+      const double start = now();
+      driver.replay(graph);
+      driver.wait();
+      replayed += now() - start;
+      std::vector<int32_t> slots, ones;
+      for (int slot = 0; slot < f.slots; ++slot)
+        if (live[size_t(slot)]) {
+          slots.push_back(slot);
+          ones.push_back(1);
+          ++length[size_t(slot)];
+        }
+      OK(ffdAdvance(caches[Graph], int32_t(slots.size()), slots.data(),
+                    ones.data()));
+      appendEach(Plain);
+      decode(Plain);
+      if (f.cpu)
+        appendEach(Cpu);
+      compareGpu(step);
+      if (f.cpu && (step % f.check == 0 || step == f.steps))
+        compareCpu(step);
+      if (step % 1000 == 0) {
+        std::printf("step %d: lengths", step);
+        for (int slot = 0; slot < f.slots; ++slot)
+          std::printf(" %ld",
+                      live[size_t(slot)] ? long(length[size_t(slot)]) : -1L);
+        std::printf("\n");
+        std::fflush(stdout);
+      }
+    }
+    int32_t errors = -1;
+    OK(ffdCacheGetErrors(caches[Graph], &errors, nullptr));
+    if (errors != 0)
+      fail("errors of the device are " + std::to_string(errors) +
+           ", expected 0");
+    overflow(graph);
+    statistics();
+    std::printf("%d steps replayed (%.1f us each, host to host), %d events, "
+                "outputs compared bit for bit with uncaptured execution%s\n",
+                f.steps, 1e6 * replayed / f.steps, events,
+                f.cpu ? ", caches and outputs with the CPU's" : "");
+    std::printf(failures ? "FAILED: %d\n" : "PASSED, %d failures\n", failures);
+    return failures != 0;
+  }
+
+private:
+  enum Which { Graph, Plain, Cpu };
+  struct Layer {
+    void *k, *v, *q;
+    float *out[2], *lse[2];
+    std::vector<uint16_t> hostK, hostV, hostQ;
+  };
+  int caches_() const { return f.cpu ? 3 : 2; }
+
+  void *streamOf(int which) const {
+    return which == Cpu ? nullptr : driver.stream();
+  }
+
+  uint16_t number(float spread) {
+    // Cheap and near enough to normal.
+    float sum = -2;
+    for (int i = 0; i < 4; ++i)
+      sum += float(random() & 0xFFFF) / 65536;
+    return ffd::f32ToF16(sum * 1.7f * spread);
+  }
+
+  void draw() {
+    for (Layer &l : inputs) {
+      for (uint16_t &x : l.hostK)
+        x = number(1);
+      for (uint16_t &x : l.hostV)
+        x = number(1);
+      for (uint16_t &x : l.hostQ)
+        x = number(2);
+      driver.upload(l.k, l.hostK.data(), kv * 2);
+      driver.upload(l.v, l.hostV.data(), kv * 2);
+      driver.upload(l.q, l.hostQ.data(), q * 2);
+    }
+  }
+
+  ffdAppendBatch batchOf(int layer) const {
+    ffdAppendBatch b;
+    ffdAppendBatchInit(&b);
+    b.layer = layer;
+    return b;
+  }
+
+  /// All slots, one token each: what is captured.
+  void append(int which) {
+    for (int layer = 0; layer < f.layers; ++layer) {
+      ffdAppendBatch b = batchOf(layer);
+      b.count = f.slots;
+      b.k = inputs[size_t(layer)].k;
+      b.v = inputs[size_t(layer)].v;
+      OK(ffdAppend(caches[which], &b, driver.stream()));
+    }
+  }
+
+  /// One call per sequence, as row `slot` of the inputs.
+  void appendEach(int which) {
+    for (int layer = 0; layer < f.layers; ++layer)
+      for (int32_t slot = 0; slot < f.slots; ++slot) {
+        if (!live[size_t(slot)])
+          continue;
+        const Layer &l = inputs[size_t(layer)];
+        const size_t row = size_t(slot) * size_t(f.heads) * kHeadDim;
+        ffdAppendBatch b = batchOf(layer);
+        b.count = 1;
+        b.sequences = &slot;
+        b.k = which == Cpu ? &l.hostK[row]
+                           : static_cast<const uint16_t *>(l.k) + row;
+        b.v = which == Cpu ? &l.hostV[row]
+                           : static_cast<const uint16_t *>(l.v) + row;
+        OK(ffdAppend(caches[which], &b, streamOf(which)));
+      }
+  }
+
+  void decode(int which) {
+    for (int layer = 0; layer < f.layers; ++layer) {
+      Layer &l = inputs[size_t(layer)];
+      ffdDecodeBatch b;
+      ffdDecodeBatchInit(&b);
+      b.layer = layer;
+      b.count = f.slots;
+      b.q = l.q;
+      b.out = l.out[which];
+      b.lse = l.lse[which];
+      OK(ffdDecode(caches[which], &b, driver.stream()));
+    }
+  }
+
+  /// Pages for the steps to come, now and then, of the graph's cache only.
+  void reserve() {
+    for (int32_t slot = 0; slot < f.slots; ++slot) {
+      if (!live[size_t(slot)])
+        continue;
+      ffdSequenceInfo info = {};
+      info.struct_size = sizeof info;
+      OK(ffdSequenceGetInfo(caches[Graph], slot, &info));
+      const int64_t more = 300;
+      if (info.reserved - info.length < 2)
+        OK(ffdReserve(caches[Graph], 1, &slot, &more, driver.stream()));
+    }
+  }
+
+  /// A new sequence with a prompt, in all caches.
+  void join(int64_t tokens) {
+    const size_t size = size_t(tokens * f.heads * kHeadDim);
+    std::vector<uint16_t> k(size), v(size);
+    void *deviceK = driver.allocate(size * 2 * size_t(f.layers));
+    void *deviceV = driver.allocate(size * 2 * size_t(f.layers));
+    int32_t slots[3] = {-1, -1, -1};
+    for (int which = 0; which < caches_(); ++which)
+      OK(ffdSequenceCreate(caches[which], streamOf(which), &slots[which]));
+    for (int layer = 0; layer < f.layers; ++layer) {
+      for (uint16_t &x : k)
+        x = number(1);
+      for (uint16_t &x : v)
+        x = number(1);
+      auto *atK = static_cast<uint16_t *>(deviceK) + size * size_t(layer);
+      auto *atV = static_cast<uint16_t *>(deviceV) + size * size_t(layer);
+      driver.upload(atK, k.data(), size * 2);
+      driver.upload(atV, v.data(), size * 2);
+      for (int which = 0; which < caches_(); ++which) {
+        ffdAppendBatch b = batchOf(layer);
+        const int32_t count = int32_t(tokens);
+        b.count = 1;
+        b.sequences = &slots[which];
+        b.tokens = &count;
+        b.k = which == Cpu ? k.data() : atK;
+        b.v = which == Cpu ? v.data() : atV;
+        OK(ffdAppend(caches[which], &b, streamOf(which)));
+      }
+    }
+    driver.wait();
+    for (int which = 1; which < caches_(); ++which)
+      if (slots[which] != slots[0])
+        fail("caches disagree about the slot of a new sequence");
+    live[size_t(slots[0])] = true;
+    length[size_t(slots[0])] = tokens;
+  }
+
+  /// Joins, leaves, forks or truncates.
+  void disturb() {
+    std::vector<int32_t> some;
+    for (int32_t slot = 0; slot < f.slots; ++slot)
+      if (live[size_t(slot)])
+        some.push_back(slot);
+    const int32_t slot = some[random() % some.size()];
+    const bool full = some.size() == size_t(f.slots);
+    const unsigned kind = random() % 4;
+    if (kind == 0 && !full) {
+      join(1 + int64_t(random() % 900));
+    } else if (kind == 1 && some.size() > 2) {
+      for (int which = 0; which < caches_(); ++which)
+        OK(ffdSequenceFree(caches[which], slot, streamOf(which)));
+      live[size_t(slot)] = false;
+    } else if (kind == 2 && !full) {
+      int32_t child = -1;
+      for (int which = 0; which < caches_(); ++which)
+        OK(ffdSequenceFork(caches[which], slot, streamOf(which), &child));
+      live[size_t(child)] = true;
+      length[size_t(child)] = length[size_t(slot)];
+    } else {
+      // Within what stays exact on a GPU; sometimes a few blocks back.
+      const int64_t old = length[size_t(slot)];
+      const int64_t blocks = std::max<int64_t>(0, old - f.lag) / 128;
+      int64_t to = old - int64_t(random() % 20);
+      if (to < blocks * 128 + f.lag)
+        to = f.lag == 0 && random() % 2
+                 ? std::max<int64_t>(0, blocks - int64_t(random() % 3)) * 128
+                 : old;
+      for (int which = 0; which < caches_(); ++which)
+        OK(ffdSequenceTruncate(caches[which], slot, to, streamOf(which)));
+      length[size_t(slot)] = to;
+    }
+  }
+
+  void compareGpu(int step) {
+    std::vector<float> a(q), b(q);
+    for (int layer = 0; layer < f.layers; ++layer) {
+      Layer &l = inputs[size_t(layer)];
+      for (const bool lse : {false, true}) {
+        const size_t count = lse ? q / kHeadDim : q;
+        driver.download(a.data(), lse ? l.lse[0] : l.out[0], count * 4);
+        driver.download(b.data(), lse ? l.lse[1] : l.out[1], count * 4);
+        const size_t per = count / size_t(f.slots);
+        for (int slot = 0; slot < f.slots; ++slot) {
+          const size_t at = per * size_t(slot);
+          if (std::memcmp(&a[at], &b[at], per * 4) != 0)
+            fail("step " + std::to_string(step) + " layer " +
+                 std::to_string(layer) + " slot " + std::to_string(slot) +
+                 " of " + std::to_string(length[size_t(slot)]) + " tokens: " +
+                 (lse ? "lse" : "out") + " differs from uncaptured execution");
+          if (!live[size_t(slot)] && !lse && a[at] != 0)
+            fail("an empty slot has an output");
+        }
+      }
+    }
+  }
+
+  void compareCpu(int step) {
+    for (int layer = 0; layer < f.layers; ++layer) {
+      Layer &l = inputs[size_t(layer)];
+      std::vector<float> got(q);
+      driver.download(got.data(), l.out[0], q * 4);
+      for (int32_t slot = 0; slot < f.slots; ++slot) {
+        if (!live[size_t(slot)])
+          continue;
+        const std::string where = "step " + std::to_string(step) + " layer " +
+                                  std::to_string(layer) + " slot " +
+                                  std::to_string(slot);
+        ffdSequenceInfo info = {};
+        info.struct_size = sizeof info;
+        OK(ffdSequenceGetInfo(caches[Graph], slot, &info));
+        if (info.length != length[size_t(slot)])
+          fail(where + ": the host has lost count");
+        // The last blocks and the tail; everything at the end.
+        const int64_t n = length[size_t(slot)];
+        const int64_t first =
+            step == f.steps ? 0 : std::max<int64_t>(0, n - 400);
+        const size_t size = size_t((n - first) * f.heads * kHeadDim);
+        std::vector<uint16_t> k[2], v[2];
+        void *deviceK = driver.allocate(size * 2 + 16);
+        void *deviceV = driver.allocate(size * 2 + 16);
+        for (int i = 0; i < 2; ++i) {
+          k[i].resize(size);
+          v[i].resize(size);
+        }
+        OK(ffdGather(caches[Graph], layer, slot, first, n - first, deviceK,
+                     deviceV, driver.stream()));
+        driver.download(k[0].data(), deviceK, size * 2);
+        driver.download(v[0].data(), deviceV, size * 2);
+        OK(ffdGather(caches[Cpu], layer, slot, first, n - first, k[1].data(),
+                     v[1].data(), nullptr));
+        if (k[0] != k[1])
+          fail(where + ": K in the cache is not the CPU's");
+        if (v[0] != v[1])
+          fail(where + ": V in the cache is not the CPU's");
+
+        const size_t per = q / size_t(f.slots);
+        std::vector<float> out(per + 4), lse(size_t(f.heads * kGroup));
+        auto *out16 = reinterpret_cast<float *>((uintptr_t(out.data()) + 15) &
+                                                ~uintptr_t(15));
+        std::vector<uint16_t> queries(per + 8);
+        auto *q16 = reinterpret_cast<uint16_t *>(
+            (uintptr_t(queries.data()) + 15) & ~uintptr_t(15));
+        std::memcpy(q16, &l.hostQ[per * size_t(slot)], per * 2);
+        ffdDecodeBatch b;
+        ffdDecodeBatchInit(&b);
+        b.layer = layer;
+        b.count = 1;
+        b.sequences = &slot;
+        b.q = q16;
+        b.out = out16;
+        b.lse = lse.data();
+        OK(ffdDecode(caches[Cpu], &b, nullptr));
+        double error = 0, norm = 0;
+        for (size_t i = 0; i < per; ++i) {
+          const double d = double(out16[i]) - got[per * size_t(slot) + i];
+          error += d * d;
+          norm += double(out16[i]) * out16[i];
+        }
+        if (!(std::sqrt(error / norm) <= 4e-3))
+          fail(where + " of " + std::to_string(n) +
+               " tokens: relative difference to the CPU is " +
+               std::to_string(std::sqrt(error / norm)));
+      }
+    }
+  }
+
+  /// Replays without reserving until the device refuses.
+  void overflow(void *graph) {
+    std::vector<int32_t> each(size_t(f.slots), 0);
+    int32_t errors = 0;
+    int steps = 0;
+    while (!errors && steps < 2000) {
+      draw();
+      driver.replay(graph);
+      driver.wait();
+      ++steps;
+      OK(ffdCacheGetErrors(caches[Graph], &errors, each.data()));
+    }
+    int refused = 0;
+    for (int32_t e : each)
+      refused += e != 0;
+    if (errors != FFD_APPEND_BEYOND_RESERVATION || refused == 0)
+      fail("an append beyond the reservation sets errors " +
+           std::to_string(errors) + ", expected 1");
+    OK(ffdCacheClearErrors(caches[Graph]));
+    std::printf("beyond the reservation after %d steps: %d sequences refused\n",
+                steps, refused);
+  }
+
+  void statistics() {
+    std::vector<ffdHeadStatistics> s(size_t(f.layers * f.heads));
+    OK(ffdStatisticsRequest(caches[Plain], driver.stream()));
+    ffdStatus status;
+    while ((status = ffdStatisticsFetch(caches[Plain], s.data())) ==
+           FFD_NOT_READY) {
+    }
+    OK(status);
+    std::printf("kept %.1f %% of %lu selection blocks (layer 0, head 0)\n",
+                s[0].scanned ? 100.0 * double(s[0].kept) / double(s[0].scanned)
+                             : 0.0,
+                static_cast<unsigned long>(s[0].scanned));
+  }
+
+  const Flags f;
+  Driver driver;
+  std::mt19937 random;
+  ffdSpec spec;
+  ffdContext *gpu = nullptr, *cpu = nullptr;
+  ffdCache *caches[3] = {};
+  std::vector<bool> live;
+  std::vector<int64_t> length;
+  std::vector<Layer> inputs;
+  size_t kv = 0, q = 0;
+};
+
+} // namespace
+
+int main(int count, char **arguments) {
+  Flags flags;
+  const struct {
+    const char *name;
+    int *number;
+    std::string *text;
+  } known[] = {{"steps", &flags.steps, nullptr},
+               {"slots", &flags.slots, nullptr},
+               {"layers", &flags.layers, nullptr},
+               {"heads", &flags.heads, nullptr},
+               {"lag", &flags.lag, nullptr},
+               {"check-every", &flags.check, nullptr},
+               {"host-pages", &flags.hostPages, nullptr},
+               {"cpu", &flags.cpu, nullptr},
+               {"kernel-dir", nullptr, &flags.kernels},
+               {"compiler", nullptr, &flags.compiler},
+               {"kernel-cache", nullptr, &flags.cache}};
+  for (int i = 1; i < count; ++i) {
+    const std::string argument = arguments[i];
+    bool taken = false;
+    for (const auto &flag : known) {
+      const std::string start = std::string("--") + flag.name + "=";
+      if (argument.compare(0, start.size(), start) != 0)
+        continue;
+      taken = true;
+      const std::string value = argument.substr(start.size());
+      if (flag.number)
+        *flag.number = std::atoi(value.c_str());
+      else
+        *flag.text = value;
+    }
+    if (!taken) {
+      std::printf("usage: ffd-soak [--steps=10000] [--slots=8] [--layers=2] "
+                  "[--heads=2] [--lag=0] [--check-every=250] "
+                  "[--host-pages=0|1] [--cpu=1|0] [--kernel-dir=DIR] "
+                  "[--compiler=libffd-jit.so] [--kernel-cache=DIR]\n");
+      return argument == "--help" ? 0 : 2;
+    }
+  }
+  if (flags.steps < 1 || flags.slots < 3 || flags.layers < 1 ||
+      flags.heads < 1 || flags.lag < 0 || flags.check < 1) {
+    std::printf("ffd-soak: steps, layers, heads and check-every are at least "
+                "1, slots at least 3, lag at least 0\n");
+    return 2;
+  }
+  return Soak(flags).run();
+}
