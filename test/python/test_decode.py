@@ -142,6 +142,7 @@ def test_parts_merge(runtime):
 
 # --- Ablations ------------------------------------------------------------------------
 
+@pytest.mark.cpu
 def test_ablations_are_a_loop(runtime):
     """Scan, rule and execution, as in the paper's ablation; the kernels themselves
     are tested in test/reference/test_ablations.py."""
