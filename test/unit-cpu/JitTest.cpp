@@ -14,15 +14,20 @@
 #include "GuardedCase.h"
 #include "RandomCase.h"
 
+#include "ffd/FindKernel.h"
 #include "ffd/Jit.h"
+#include "ffd/Package.h"
 
 #include "gtest/gtest.h"
 
 #include <cstddef>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
 #include <string>
 #include <thread>
+#include <unistd.h>
 
 using namespace ffd;
 
@@ -165,6 +170,44 @@ TEST(Jit, CompilesFromManyThreads) {
   EXPECT_EQ(packages[1], packages[5]);
   EXPECT_EQ(packages[3], packages[7]);
   EXPECT_NE(packages[1], packages[3]);
+}
+
+/// The code of a package, loaded by the runtime, is that of the function.
+TEST(Jit, PackagesOfCpuCode) {
+  CaseShape shape;
+  shape.spec = makeSpec(96, 64, 3, FFD_BF16);
+  shape.lengths = {700, 0, 128};
+  Result result;
+  ASSERT_EQ(jit().compile(&shape.spec, "cpu", "decode", &result), 0)
+      << result.text;
+  ASSERT_NE(result.package, nullptr);
+  Package package;
+  Status status = Package::parse(result.package, size_t(result.package_size),
+                                 "compiled", package);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(package.target, result.target);
+
+  char folder[] = "/tmp/ffd-jit-XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  const std::string path = std::string(folder) + "/" + package.fileName();
+  ASSERT_TRUE(package.write(path).ok());
+  FindKernelOptions options;
+  options.pool = &testPool();
+  options.packageDir = folder;
+  options.useJit = false;
+  std::unique_ptr<DecodeKernel> loaded;
+  status = findKernel(shape.spec, options, loaded);
+  ASSERT_TRUE(status.ok()) << status.message();
+  CpuKernel compiled(shape.spec, Program::Decode, result.target, result.entry,
+                     nullptr, testPool());
+  RandomCase a(shape, 5), b(shape, 5);
+  ASSERT_TRUE(loaded->decode(a.args).ok());
+  ASSERT_TRUE(compiled.decode(b.args).ok());
+  EXPECT_EQ(std::memcmp(a.out.data(), b.out.data(), size_t(a.out.size())), 0);
+  EXPECT_EQ(std::memcmp(a.lse.data(), b.lse.data(), size_t(a.lse.size())), 0);
+  std::remove(path.c_str());
+  rmdir(folder);
+  jit().release(&result);
 }
 
 } // namespace
