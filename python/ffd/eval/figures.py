@@ -187,8 +187,10 @@ def task_bars(lines: list[dict]) -> str:
     figure, axes = _axes(8, 0.5 + 0.34 * len(methods), len(lengths), sharey=True)
     for axis, tokens in zip(axes[0], lengths):
         for i, method in enumerate(methods):
-            x = next(x for x in lines if (x["tokens"], x["method"], x["task"])
-                     == (tokens, method, "all"))
+            x = next((x for x in lines if (x["tokens"], x["method"], x["task"])
+                      == (tokens, method, "all")), None)
+            if x is None:
+                continue
             axis.barh(i, 100 * x["agree"], color=COLOURS.get(method.split(":")[0], "#444444"),
                       xerr=[[100 * (x["agree"] - x["agree_low"])],
                             [100 * (x["agree_high"] - x["agree"])]], ecolor="#444444")

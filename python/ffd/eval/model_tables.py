@@ -67,16 +67,17 @@ def perplexity_table(lines: list[dict], form=text) -> str:
 def task_scores(records: list[dict]) -> list[dict]:
     """Per length, task and method: share of right items, and of answer tokens
     that exact attention would choose too. Units of the bootstrap are questions.
-    Only samples that every method has finished count."""
+    Only samples that every method asked at their length has finished count."""
     records = [r for r in records if r["kind"] == "task"]
-    methods = list(dict.fromkeys(r["method"] for r in records))
+    methods: dict[int, set[str]] = defaultdict(set)
     have: dict[tuple, set[str]] = defaultdict(set)
     for r in records:
+        methods[r["tokens"]].add(r["method"])
         have[r["tokens"], r["sample"], r["prompt"]].add(r["method"])
     groups: dict[tuple, list[tuple]] = defaultdict(list)
     read: dict[tuple, list[float]] = defaultdict(list)
     for r in records:
-        if len(have[r["tokens"], r["sample"], r["prompt"]]) < len(methods):
+        if len(have[r["tokens"], r["sample"], r["prompt"]]) < len(methods[r["tokens"]]):
             continue
         read[r["tokens"], r["method"]].append(r["read"])
         for a in r["answers"]:
