@@ -18,7 +18,7 @@ import pytest
 from cases import Case, draw
 from check_run import compare
 from elements import BF16, F16
-from ffd_reference import Spec, decode, rows_of, select, top_p_margin
+from ffd_reference import Spec, decode, pseudo_max, rows_of, select, top_p_margin
 from tensorfile import TensorFile
 
 RUN = os.environ.get("FFD_RUN")
@@ -147,6 +147,26 @@ def test_bad_numbers(where, bits, rule, tmp_path):  # rule_c3, query_c5, split_c
                    parameter=1 if rule == "top_k" else 0.3)
     want = verify(case, spec, tmp_path)
     assert want.kept[0, 0].all() and not want.kept[0, 1].all()
+
+
+@needs_run
+@pytest.mark.parametrize("element", (F16, BF16), ids=lambda e: e.name)
+def test_keys_to_the_unit(element, tmp_path):  # scan_c3
+    """The pseudo-max comes from the tail; the best token of one block lies on the
+    threshold, then one unit below it."""
+    case = draw(824, head_dim=64, value_dim=64, kv_heads=1, group=1, lengths=[600], shared=False,
+                delta=0.0, kind="plain", planted=False, element=element, scan_bits=2,
+                select_block=16)
+    aim = case.q[0, 0] / np.linalg.norm(case.q[0, 0])
+    case.k[0, 590, 0] = element.round(aim * np.float32(8 * np.sqrt(case.k.var())))
+    spec = replace(case.spec, scan_bits=16)
+    (_, _, row), = rows_of(case.q, case.k, case.v, np.array([600]), spec)
+    best = np.sort(row.scores.a_int.reshape(-1, 16).max(axis=1))
+    units = int(pseudo_max(row.scores)[0, 0]) - int(best[len(best) // 2])
+    F = float(row.scores.query.F[0, 0])
+    counts = [int(verify(case, replace(spec, delta=float(np.float32((u - 0.5) * F))),
+                         tmp_path).kept.sum()) for u in (units, units - 1)]
+    assert counts[0] > counts[1] >= 1
 
 
 # --- The reference itself ----------------------------------------------------------------
