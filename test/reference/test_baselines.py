@@ -120,7 +120,8 @@ def test_oracle_with_ties() -> None:
 
 
 @pytest.mark.parametrize("budget, page, lengths", [
-    (64, 16, None), (100, 16, [160, 161, 176]), (32, 8, [7, 8, 9]), (0.5, 16, None), (16, 16, None)])
+    (64, 16, None), (100, 16, [160, 161, 176]), (32, 8, [7, 8, 9]), (0.5, 16, None),
+    (16, 16, None)])
 def test_quest(budget: float, page: int, lengths: list[int] | None) -> None:
     p = problem(3, lengths=lengths)
     out = parse(f"quest:budget={budget:g},page={page}").run(p)

@@ -30,16 +30,18 @@ quest:budget=1024 quest:budget=2048 twilight twilight:p=0.95 twilight:p=0.99,bud
 sparq:budget=512 sparq:rank=32,budget=512 streaming streaming:window=2044 kivi oracle:budget=64
 oracle oracle:budget=1024""".split()
 MODEL_METHODS = """exact ffd ffd:delta=7 ffd:centre=row ffd:delta=7,centre=row ffd:centre=middle
-ffd:refine_max=true ffd:refine_max=true,centre=row quest quest:budget=0.125 twilight sparq:budget=512 streaming
+ffd:refine_max=true ffd:refine_max=true,centre=row quest quest:budget=0.125 twilight
+sparq:budget=512 streaming kivi""".split()
+QUICK_MODEL = """exact ffd ffd:delta=7 ffd:refine_max=true,centre=row quest twilight streaming
 kivi""".split()
-QUICK_MODEL = "exact ffd ffd:delta=7 ffd:refine_max=true,centre=row quest twilight streaming kivi".split()
 
 
 def integers(text: str) -> list[int]:
     try:
         return [int(x) for x in text.split(",") if x]
     except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}': expected numbers, separated by commas") from None
+        raise argparse.ArgumentTypeError(
+            f"'{text}': expected numbers, separated by commas") from None
 
 
 def parser() -> argparse.ArgumentParser:

@@ -107,7 +107,8 @@ def task_table(lines: list[dict], form=text) -> str:
         rows.append([method, str(tokens), f"{total['read']:.1%}",
                      *(f"{cell[tokens, method, n]['score']:.0%}" if (tokens, method, n) in cell
                        else "-" for n in names),
-                     f"{total['score']:.1%} ({total['score_low']:.0%} .. {total['score_high']:.0%})",
+                     f"{total['score']:.1%} ({total['score_low']:.0%} .. "
+                     f"{total['score_high']:.0%})",
                      f"{total['agree']:.1%} ({total['agree_low']:.1%} .. "
                      f"{total['agree_high']:.1%})", str(total["questions"])])
     return form(["method", "tokens", "read", *names, "all", "same token as exact", "questions"],

@@ -116,7 +116,8 @@ def variation(records: list[dict], methods: list[str], form=text) -> str:
         hit = 100 * np.concatenate([h["hit"] for h in heads])
         rows.append([method, str(len(kept)), *(f"{x:.1f}" for x in (
             kept.mean(), kept.std(), kept.min(), kept.max(), hit.mean(), hit.min()))])
-    return form(["method", "heads", "kept, % mean", "std", "min", "max", "hits, % mean", "min"], rows)
+    return form(["method", "heads", "kept, % mean", "std", "min", "max", "hits, % mean", "min"],
+                rows)
 
 
 def stress(records: list[dict], methods: list[str], form=text) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..problem import ELEMENT_BYTES, Outcome, Problem, attend, round_element
+from ..problem import ELEMENT_BYTES, Outcome, Problem, round_element
 from .base import Method, check
 
 
