@@ -54,6 +54,9 @@ Status PagedCache::createGpu() {
   // No page is reserved in a slot without a sequence, not even none: an append
   // to it is refused on the device.
   FFD_RETURN_IF_ERROR(memory->fill(capacity, 0xFF, slots * 4, nullptr));
+  const int64_t counters = Layout::appendPartialsOffset(slots, shape.heads);
+  FFD_RETURN_IF_ERROR(
+      reserveWorkspace("append", counters, counters, nullptr, g.append));
   FFD_RETURN_IF_ERROR(g.counted.create(owner->cuda()));
   return owner->cuda()->createStream(g.ownStream);
 }
@@ -166,12 +169,13 @@ Status PagedCache::appendOnGpu(const ffdAppendBatch &batch, const Input &input,
       Layout::appendPartialsOffset(batch.count, shape.heads);
   const int64_t bytes =
       shape.layout.appendWorkspaceBytes(batch.count, shape.heads, a.splits);
-  GpuWorkspace &workspace = a.splits > 1 ? g.prefill : g.appends[batch.count];
-  FFD_RETURN_IF_ERROR(
-      reserveWorkspace("append", bytes, counters, stream, workspace));
-  a.workspace = workspace.memory;
-  if (a.splits > 1)
+  a.workspace = g.append.memory;
+  if (a.splits > 1) {
+    FFD_RETURN_IF_ERROR(
+        reserveWorkspace("append", bytes, 0, stream, g.prefill));
+    a.workspace = g.prefill.memory;
     FFD_RETURN_IF_ERROR(memory->fill(a.workspace, 0, counters, stream));
+  }
   return kernels->append->launchAppend(a, stream);
 }
 

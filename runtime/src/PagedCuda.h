@@ -40,7 +40,8 @@ struct PagedCache::Gpu {
   /// Workspaces begin with counters that every launch leaves zero; launches of
   /// other sizes would leave other things there, so each size has its own.
   std::map<int32_t, GpuWorkspace> decodes; ///< by sequences of the batch
-  std::map<int32_t, GpuWorkspace> appends; ///< of one piece per row, likewise
+  /// Of appends with one piece per row, which leave nothing but zeros.
+  GpuWorkspace append;
   GpuWorkspace
       prefill; ///< of several pieces per row; cleared before each launch
 };
