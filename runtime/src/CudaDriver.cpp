@@ -49,22 +49,6 @@ constexpr unsigned kPortable = 1, kDeviceMap = 2;
 /// Dynamic shared memory that needs no opting in.
 constexpr int kDefaultShared = 48 * 1024;
 
-/// CUlaunchAttribute and CUlaunchConfig.
-constexpr int kProgrammaticStreamSerialization = 6;
-struct LaunchAttribute {
-  int id;
-  char padding[4];
-  int value; // of a union of 64 bytes
-  char rest[60];
-};
-struct LaunchConfig {
-  unsigned grid[3], block[3];
-  unsigned sharedBytes;
-  void *stream;
-  LaunchAttribute *attributes;
-  unsigned attributeCount;
-};
-
 } // namespace
 
 // X(member, symbol, parameters)
@@ -95,8 +79,9 @@ struct LaunchConfig {
     (Handle *, Handle, const char *))                                          \
   X(funcSetAttribute, "cuFuncSetAttribute", (Handle, int, int))                \
   X(funcGetAttribute, "cuFuncGetAttribute", (int *, int, Handle))              \
-  X(launchKernelEx, "cuLaunchKernelEx",                                        \
-    (const LaunchConfig *, Handle, void **, void **))                          \
+  X(launchKernel, "cuLaunchKernel",                                            \
+    (Handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,       \
+     unsigned, Handle, void **, void **))                                      \
   X(memAlloc, "cuMemAlloc_v2", (CUdeviceptr *, size_t))                        \
   X(memFree, "cuMemFree_v2", (CUdeviceptr))                                    \
   X(memcpyHtoD, "cuMemcpyHtoD_v2", (CUdeviceptr, const void *, size_t))        \
@@ -601,14 +586,13 @@ Status CudaFunction::load(std::shared_ptr<CudaContext> owner,
 }
 
 Status CudaFunction::launch(int64_t grid, int threads, int sharedBytes,
-                            const void *parameter, bool overlap) const {
+                            const void *parameter) const {
   return launchOn(context ? context->stream : nullptr, grid, threads,
-                  sharedBytes, parameter, overlap);
+                  sharedBytes, parameter);
 }
 
 Status CudaFunction::launchOn(void *stream, int64_t grid, int threads,
-                              int sharedBytes, const void *parameter,
-                              bool overlap) const {
+                              int sharedBytes, const void *parameter) const {
   if (!function || grid < 1 || grid > INT32_MAX || threads < 1 ||
       sharedBytes < 0)
     return Status::invalid("kernel launch: grid is " + std::to_string(grid) +
@@ -618,21 +602,11 @@ Status CudaFunction::launchOn(void *stream, int64_t grid, int threads,
   CudaScope scope(*context);
   FFD_RETURN_IF_ERROR(scope.entered());
   void *parameters[] = {const_cast<void *>(parameter)};
-  LaunchAttribute attribute = {};
-  attribute.id = kProgrammaticStreamSerialization;
-  attribute.value = 1;
-  LaunchConfig config = {};
-  config.grid[0] = unsigned(grid);
-  config.grid[1] = config.grid[2] = 1;
-  config.block[0] = unsigned(threads);
-  config.block[1] = config.block[2] = 1;
-  config.sharedBytes = unsigned(sharedBytes);
-  config.stream = stream;
-  config.attributes = &attribute;
-  config.attributeCount = overlap ? 1 : 0;
-  return scope.cuda.check(
-      scope.cuda.launchKernelEx(&config, function, parameters, nullptr),
-      "launch a kernel");
+  return scope.cuda.check(scope.cuda.launchKernel(function, unsigned(grid), 1,
+                                                  1, unsigned(threads), 1, 1,
+                                                  unsigned(sharedBytes), stream,
+                                                  parameters, nullptr),
+                          "launch a kernel");
 }
 
 Status CudaFunction::resources(int &registers, int &localBytes) const {

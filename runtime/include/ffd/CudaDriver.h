@@ -158,14 +158,12 @@ public:
               bool isPtx, const std::string &entry, int sharedBytes);
 
   /// Launches on the default stream of the context, or into the graph that is
-  /// being captured; does not wait. With `overlap` the grid may start while the
-  /// one before it in the stream runs: the kernel must wait for that itself
-  /// (griddepcontrol, sm_90 and later).
+  /// being captured; does not wait.
   Status launch(int64_t grid, int threads, int sharedBytes,
-                const void *parameter, bool overlap = false) const;
+                const void *parameter) const;
   /// The same on a CUstream.
   Status launchOn(void *stream, int64_t grid, int threads, int sharedBytes,
-                  const void *parameter, bool overlap = false) const;
+                  const void *parameter) const;
 
   /// Registers per thread and bytes of local memory (spills) per thread.
   Status resources(int &registers, int &localBytes) const;
