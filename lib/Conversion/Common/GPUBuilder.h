@@ -6,8 +6,8 @@
 //===----------------------------------------------------------------------===//
 //
 // A builder with one-line helpers for the arithmetic, addresses and memory
-// accesses that the GPU conversions emit by the hundred. Integers are i32 unless
-// a name says otherwise, comparisons of integers are signed.
+// accesses that the GPU conversions emit by the hundred. Integers are i32
+// unless a name says otherwise, comparisons of integers are signed.
 //
 //===----------------------------------------------------------------------===//
 #ifndef FFD_LIB_CONVERSION_COMMON_GPUBUILDER_H
@@ -25,7 +25,8 @@ class GPUBuilder : public ImplicitLocOpBuilder {
 public:
   using ImplicitLocOpBuilder::ImplicitLocOpBuilder;
 
-  //===--- Types and constants ---------------------------------------------===//
+  //===--- Types and constants
+  //---------------------------------------------===//
 
   Type i1() { return getI1Type(); }
   Type i16() { return getI16Type(); }
@@ -52,15 +53,16 @@ public:
   }
   Value infinity(bool negative = false) {
     return arith::ConstantOp::create(
-        *this, getFloatAttr(f32(), APFloat::getInf(APFloat::IEEEsingle(),
-                                                   negative)));
+        *this,
+        getFloatAttr(f32(), APFloat::getInf(APFloat::IEEEsingle(), negative)));
   }
   Value nan() {
     return arith::ConstantOp::create(
         *this, getFloatAttr(f32(), APFloat::getNaN(APFloat::IEEEsingle())));
   }
 
-  //===--- Integers --------------------------------------------------------===//
+  //===--- Integers
+  //--------------------------------------------------------===//
 
   Value add(Value a, Value b) { return arith::AddIOp::create(*this, a, b); }
   Value add(Value a, int64_t b) { return b ? add(a, like(a, b)) : a; }
@@ -99,6 +101,11 @@ public:
   Value ne(Value a, int64_t b) {
     return cmp(arith::CmpIPredicate::ne, a, like(a, b));
   }
+  /// Of a number that is not 0.
+  Value countTrailingZeros(Value a) {
+    return LLVM::CountTrailingZerosOp::create(*this, a.getType(), a,
+                                              /*is_zero_poison=*/true);
+  }
   Value select(Value c, Value a, Value b) {
     return arith::SelectOp::create(*this, c, a, b);
   }
@@ -110,7 +117,8 @@ public:
   /// ceil(a / b) of non-negative integers, b > 0.
   Value ceilDiv(Value a, Value b) { return udiv(add(a, add(b, -1)), b); }
 
-  //===--- Floats: every operation rounds once -----------------------------===//
+  //===--- Floats: every operation rounds once
+  //-----------------------------===//
 
   Value fadd(Value a, Value b) { return arith::AddFOp::create(*this, a, b); }
   Value fsub(Value a, Value b) { return arith::SubFOp::create(*this, a, b); }
@@ -145,7 +153,8 @@ public:
     return LLVM::BitcastOp::create(*this, type, a);
   }
 
-  //===--- Vectors ---------------------------------------------------------===//
+  //===--- Vectors
+  //---------------------------------------------------------===//
 
   Value get(Value vector, int64_t i) {
     return createOrFold<vector::ExtractOp>(vector, i);
@@ -166,13 +175,13 @@ public:
     return arith::ConstantOp::create(*this, getZeroAttr(type));
   }
 
-  //===--- Memory ----------------------------------------------------------===//
+  //===--- Memory
+  //----------------------------------------------------------===//
 
   Value at(Value base, int64_t offset) {
-    return offset ? LLVM::GEPOp::create(*this, base.getType(), getI8Type(),
-                                        base,
-                                        ArrayRef<LLVM::GEPArg>{
-                                            static_cast<int32_t>(offset)})
+    return offset ? LLVM::GEPOp::create(
+                        *this, base.getType(), getI8Type(), base,
+                        ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(offset)})
                         .getResult()
                   : base;
   }
@@ -206,7 +215,8 @@ public:
         .getRes();
   }
 
-  //===--- Control flow ----------------------------------------------------===//
+  //===--- Control flow
+  //----------------------------------------------------===//
 
   void ifThen(Value condition, function_ref<void()> body) {
     auto op = scf::IfOp::create(*this, condition, /*withElseRegion=*/false);
@@ -238,16 +248,35 @@ public:
       setInsertionPoint(block->getTerminator());
     else
       setInsertionPointToStart(block);
-    SmallVector<Value> next = body(op.getInductionVar(), op.getRegionIterArgs());
+    SmallVector<Value> next =
+        body(op.getInductionVar(), op.getRegionIterArgs());
     if (!carried.empty())
       scf::YieldOp::create(*this, next);
     return SmallVector<Value>(op.getResults());
   }
 
+  /// while (condition(values)) values = body(values).
+  SmallVector<Value>
+  whileLoop(ValueRange values, function_ref<Value(ValueRange)> condition,
+            function_ref<SmallVector<Value>(ValueRange)> body) {
+    OpBuilder::InsertionGuard guard(*this);
+    auto op = scf::WhileOp::create(
+        static_cast<OpBuilder &>(*this), getLoc(), values.getTypes(), values,
+        [](OpBuilder &, Location, ValueRange) {},
+        [](OpBuilder &, Location, ValueRange) {});
+    setInsertionPointToEnd(op.getBeforeBody());
+    Value more = condition(op.getBeforeArguments());
+    scf::ConditionOp::create(*this, more, op.getBeforeArguments());
+    setInsertionPointToEnd(op.getAfterBody());
+    SmallVector<Value> next = body(op.getAfterArguments());
+    scf::YieldOp::create(*this, next);
+    return SmallVector<Value>(op.getResults());
+  }
+
 private:
   Value like(Value a, int64_t v) {
-    return arith::ConstantOp::create(
-        *this, a.getType(), getIntegerAttr(a.getType(), v));
+    return arith::ConstantOp::create(*this, a.getType(),
+                                     getIntegerAttr(a.getType(), v));
   }
 };
 

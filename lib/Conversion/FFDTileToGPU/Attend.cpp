@@ -196,7 +196,7 @@ Value KernelEmitter::tailRow(KernelArg plane, int64_t width, Value token) {
 
 /// Keys of tokens g and g + 8 of a tile, eight words per channel group. Rows
 /// past the tail are never read; their lanes read the last row.
-Value KernelEmitter::loadTailKeys(Value tile, Value tail) {
+Value KernelEmitter::loadTailKeys(Value tile, Value tail, bool again) {
   Value last = b.add(tail, -1);
   Value rows[2];
   for (int64_t i : {0, 1}) {
@@ -204,6 +204,8 @@ Value KernelEmitter::loadTailKeys(Value tile, Value tail) {
     rows[i] = b.at(
         tailRow(KernelArg::tail_k, plan.layout.headDim, b.smin(token, last)),
         b.shl(tq, 3));
+    if (again)
+      rows[i] = b.opaque(rows[i]);
   }
   SmallVector<Value> words;
   for (int64_t j = 0; j < plan.groups; ++j)

@@ -82,6 +82,8 @@ private:
   void emitRefineQuery();
   Value loadQuery(Value headInGroup);
   LogicalResult emitCandidates(TileDistributeOp loop);
+  SmallVector<Value> findTailPeaks(Value tile, Value tail);
+  Value exactTailScore(Value token, Value headInGroup);
   LogicalResult scoreTail(TileDistributeOp loop);
   LogicalResult emitTailMax(TileDistributeOp loop);
   void completeRowMax(RowMaxValue &value);
@@ -125,7 +127,9 @@ private:
   SmallVector<Value> emitRefineRound(TileDistributeOp loop, Value phase,
                                      ValueRange state);
   LogicalResult emitTailShare(TileDistributeOp loop);
-  Value loadTailKeys(Value tile, Value tail);
+  /// `again`: anew from memory, instead of from registers that a first load of
+  /// the same keys would have to keep.
+  Value loadTailKeys(Value tile, Value tail, bool again = false);
   Value loadTailValues(Value tile, Value tail);
   Value tailRow(KernelArg plane, int64_t width, Value token);
   Value firstTailTile();
@@ -206,8 +210,8 @@ private:
     Value query, smax;
   };
   std::optional<EarlyQuery> earlyQuery;
-  /// Of a loop over the tail: this warp's largest score per head, and whether
-  /// one was not finite.
+  /// Of a loop over the tail: this warp's largest score of head 4 i + lane / 8,
+  /// and whether one was not finite.
   DenseMap<TileDistributeOp, SmallVector<Value>> tailScores;
   void loadCandidates(Value blocks);
 };

@@ -306,8 +306,106 @@ LogicalResult KernelEmitter::emitCandidates(TileDistributeOp loop) {
   return success();
 }
 
-/// Tail scores, eight lanes to a token. They need the exact query only, so the
-/// warps score while one of them quantises the query.
+/// Of the tokens of a tile, those whose exact score may be the largest of the
+/// tile's: one word per head quad, for head 4 i + (lane / 8), bit 4 t + k set
+/// for token t + 8 k. Scores on the tensor cores are near the exact ones, and
+/// tell.
+SmallVector<Value> KernelEmitter::findTailPeaks(Value tile, Value tail) {
+  // Of the sum of the magnitudes: sixteen times what either order of summation
+  // can err.
+  constexpr float kError = 0x1p-12f, kTiny = 0x1p-100f, kSafe = 0x1p100f;
+  Value keys = loadTailKeys(tile, tail);
+  auto magnitude = [&](Value fragment) {
+    SmallVector<Value> words = b.unpack(fragment);
+    for (Value &word : words)
+      word = b.band(word, 0x7FFF7FFF);
+    return b.pack(words);
+  };
+  Value token = b.add(b.shl(tile, 4), g);
+  Value valid[2] = {b.lt(token, tail), b.lt(b.add(token, 8), tail)};
+  SmallVector<Value> peaks;
+  for (int64_t t = 0; t < plan.headTiles; ++t) {
+    Value query = loadQuery(b.smin(b.add(g, 8 * t), b.c32(plan.group - 1)));
+    auto dot = [&](Value k, Value q) {
+      return b.unpack(GPUDotTileOp::create(b, b.floats(4), k, ValueRange{q},
+                                           TypeAttr::get(plan.element)));
+    };
+    SmallVector<Value> f = dot(keys, query);
+    GPUWarpBarrierOp::create(b);
+    SmallVector<Value> sum =
+        dot(magnitude(loadTailKeys(tile, tail, /*again=*/true)),
+            magnitude(query));
+    // Numbers that are not finite, or nearly so, may not hide: then every token
+    // is looked at.
+    Value wild = b.cbool(false);
+    for (Value x : sum) {
+      Value scaledSum = b.fmax(b.fmul(arg(KernelArg::sm_scale), x), x);
+      Value tame =
+          b.band(b.fcmp(arith::CmpFPredicate::OLT, x, b.cf(kSafe)),
+                 b.fcmp(arith::CmpFPredicate::OLT, scaledSum, b.cf(kSafe)));
+      wild = b.bor(wild, b.bxor(tame, b.cbool(true)));
+    }
+    wild = any(wild);
+    SmallVector<Value> masks[2];
+    for (int64_t c : {0, 1}) {
+      Value low = b.infinity(/*negative=*/true), upper[2];
+      for (int64_t k : {0, 1}) {
+        Value error = b.fma(sum[2 * k + c], b.cf(kError), b.cf(kTiny));
+        upper[k] = b.fadd(f[2 * k + c], error);
+        Value lower = b.fsub(f[2 * k + c], error);
+        low = b.select(valid[k], b.fmax(low, lower), low);
+      }
+      low = reduceRows(Reduction::max, low);
+      for (int64_t k : {0, 1}) {
+        Value near =
+            b.bor(wild, b.fcmp(arith::CmpFPredicate::OGE, upper[k], low));
+        masks[c].push_back(
+            GPUBallotOp::create(b, b.i32(), b.band(valid[k], near)));
+      }
+    }
+    // Lane 4 g + tq has heads 2 tq and 2 tq + 1: bit 4 g after a shift by tq.
+    for (int64_t i = 2 * t; i < std::min(2 * t + 2, plan.scanTiles); ++i) {
+      Value inTile = b.add(b.shr(lane, 3), 4 * (i - 2 * t));
+      Value odd = b.ne(b.band(inTile, 1), 0), place = b.shr(inTile, 1);
+      Value peak = b.c32(0);
+      for (int64_t k : {0, 1}) {
+        Value mask = b.select(odd, masks[1][k], masks[0][k]);
+        mask = b.band(b.shr(mask, place), 0x11111111);
+        peak = b.bor(peak, b.shl(mask, k));
+      }
+      Value exists = b.lt(b.add(b.shr(lane, 3), 4 * i), plan.group);
+      peaks.push_back(b.select(exists, peak, b.c32(0)));
+    }
+  }
+  return peaks;
+}
+
+/// The exact score (tail_c1) of a token of the tile with a head, eight lanes
+/// each.
+Value KernelEmitter::exactTailScore(Value token, Value headInGroup) {
+  int64_t words = plan.layout.headDim / 16;
+  Value inToken = b.shl(b.band(lane, 7), 2);
+  Value key =
+      b.at(tailRow(KernelArg::tail_k, plan.layout.headDim, token), inToken);
+  Value heads = b.add(b.mul(head, plan.group), headInGroup);
+  Value offset =
+      b.add(b.mul(b.zext64(sequence), arg(KernelArg::q_batch_stride)),
+            b.mul(b.zext64(heads), arg(KernelArg::q_head_stride)));
+  Value query = b.at(b.at(arg(KernelArg::q), b.shl(offset, 1)), inToken);
+  SmallVector<Value> k, q;
+  for (int64_t n = 0; n < words; ++n) {
+    k.push_back(b.loadConstant(b.i32(), b.at(key, 32 * n), 4));
+    q.push_back(b.loadConstant(b.i32(), b.at(query, 32 * n), 4));
+  }
+  Value f = GPUOrderedDotOp::create(b, b.f32(), b.pack(k), b.pack(q),
+                                    TypeAttr::get(plan.element));
+  return b.fmul(arg(KernelArg::sm_scale), f);
+}
+
+/// The largest tail score per head, and whether one is not finite. Only tokens
+/// whose score may be the largest are scored in the order of tail_c1: four
+/// heads at a time, eight lanes to a head. The exact query is all that this
+/// needs, so the warps score while one of them quantises the query.
 LogicalResult KernelEmitter::scoreTail(TileDistributeOp loop) {
   if (failed(checkBody(loop, {"load_tail", "dot", "to_units"})))
     return failure();
@@ -317,48 +415,37 @@ LogicalResult KernelEmitter::scoreTail(TileDistributeOp loop) {
           "is not ordered, expected the order of tail_c1 for "
           "the pseudo-max");
   Value tail = counts.lookup(loop.getOver().front());
-  int64_t words = plan.layout.headDim / 16;
-  Value inToken = b.band(lane, 7);
-  // Plain loads of the query from an address that is opaque in the loop, and a
-  // barrier: hoisted out of it, they would fill the registers.
-  Value query = b.at(b.at(arg(KernelArg::q),
-                          b.shl(b.add(b.mul(b.zext64(sequence),
-                                            arg(KernelArg::q_batch_stride)),
-                                      b.mul(b.zext64(b.mul(head, plan.group)),
-                                            arg(KernelArg::q_head_stride))),
-                                1)),
-                     b.shl(inToken, 2));
-
-  SmallVector<Value> carried(plan.group, b.infinity(/*negative=*/true));
+  Value tiles = b.shr(b.add(tail, 15), 4);
+  SmallVector<Value> carried(plan.scanTiles, b.infinity(/*negative=*/true));
   carried.push_back(b.cbool(false));
   // The warp that quantises comes last in the deal.
   Value turn = b.band(b.add(warp, plan.warps - 1), plan.warps - 1);
   carried = b.loop(
-      b.shl(turn, 2), tail, b.c32(4 * plan.warps), carried,
-      [&](Value first, ValueRange sofar) {
-        GPUWarpBarrierOp::create(b);
-        Value base = b.opaque(query);
-        Value token = b.add(first, b.shr(lane, 3));
-        Value valid = b.lt(token, tail);
-        Value address = b.at(tailRow(KernelArg::tail_k, plan.layout.headDim,
-                                     b.smin(token, b.add(tail, -1))),
-                             b.shl(inToken, 2));
-        SmallVector<Value> keys, next;
-        for (int64_t n = 0; n < words; ++n)
-          keys.push_back(b.loadConstant(b.i32(), b.at(address, 32 * n), 4));
-        Value key = b.pack(keys), bad = sofar.back();
-        for (int64_t h = 0; h < plan.group; ++h) {
-          Value from =
-              b.at(base, b.shl(b.mul(arg(KernelArg::q_head_stride), h), 1));
-          SmallVector<Value> q;
-          for (int64_t n = 0; n < words; ++n)
-            q.push_back(b.load(b.i32(), b.at(from, 32 * n), 4));
-          Value f = GPUOrderedDotOp::create(b, b.f32(), key, b.pack(q),
-                                            TypeAttr::get(plan.element));
-          f = b.fmul(arg(KernelArg::sm_scale), f);
-          Value wrong = b.bxor(b.isFinite(f), b.cbool(true));
-          bad = b.bor(bad, b.band(valid, wrong));
-          next.push_back(b.select(valid, b.fmax(sofar[h], f), Value(sofar[h])));
+      turn, tiles, b.c32(plan.warps), carried,
+      [&](Value tile, ValueRange sofar) {
+        SmallVector<Value> peaks = findTailPeaks(tile, tail);
+        SmallVector<Value> next;
+        Value bad = sofar.back();
+        for (int64_t i = 0; i < plan.scanTiles; ++i) {
+          Value headInGroup =
+              b.smin(b.add(b.shr(lane, 3), 4 * i), b.c32(plan.group - 1));
+          SmallVector<Value> best = b.whileLoop(
+              {peaks[i], sofar[i], bad},
+              [&](ValueRange state) { return any(b.ne(state[0], 0)); },
+              [&](ValueRange state) -> SmallVector<Value> {
+                Value peak = state[0], some = b.ne(peak, 0);
+                Value bit =
+                    b.countTrailingZeros(b.select(some, peak, b.c32(1)));
+                Value token = b.add(b.add(b.shl(tile, 4), b.shr(bit, 2)),
+                                    b.shl(b.band(bit, 1), 3));
+                Value f = exactTailScore(token, headInGroup);
+                Value wrong = b.bxor(b.isFinite(f), b.cbool(true));
+                return {b.band(peak, b.add(peak, -1)),
+                        b.select(some, b.fmax(state[1], f), Value(state[1])),
+                        b.bor(state[2], b.band(some, wrong))};
+              });
+          next.push_back(best[1]);
+          bad = best[2];
         }
         next.push_back(bad);
         return next;
@@ -383,14 +470,9 @@ LogicalResult KernelEmitter::emitTailMax(TileDistributeOp loop) {
   } else {
     value.tiles.assign(plan.scanTiles, b.c32(kNoScore));
   }
-  // The maximum of head 4 i + tq over the four tokens of a step, in scan units.
+  // From eight lanes per head to head 4 i + tq, in scan units.
   for (int64_t i = 0; i < plan.scanTiles; ++i) {
-    Value most = carried[std::min(4 * i, plan.group - 1)];
-    for (int64_t c = 1; c < 4; ++c)
-      most = b.select(b.eq(tq, c), carried[std::min(4 * i + c, plan.group - 1)],
-                      most);
-    // Lanes of one tq hold all four tokens of a step.
-    most = reduceRows(Reduction::max, most);
+    Value most = shuffle(carried[i], b.shl(tq, 3));
     Value unit =
         b.load(b.f32(), b.at(shared(plan.unit + 16 * i), b.shl(tq, 2)), 4);
     Value x = b.floor(b.fdiv(most, unit));
