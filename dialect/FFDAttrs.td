@@ -38,7 +38,8 @@ def FFD_SpecAttr : FFD_Attr<"Spec", "spec"> {
     * (spec_c5) `quant_block` is 128;
     * (spec_c6) `select_block` is 16, 32, 64 or 128;
     * (spec_c7) `residual_bits` is 8, or 0: attention over the thumbnails alone,
-      for ablations; 0 where `scan_bits` is 16.
+      for ablations; 0 where `scan_bits` is 16;
+    * (spec_c8) `query_tokens` is 1..8, and `group * query_tokens` at most 16.
 
     Only the CPU lowering takes 16 scan bits or no residuals.
 
@@ -57,18 +58,21 @@ def FFD_SpecAttr : FFD_Attr<"Spec", "spec"> {
     OptionalParameter<"int64_t", "bits of a thumbnail code">:$scan_bits,
     OptionalParameter<"int64_t", "tokens that share a scale">:$quant_block,
     OptionalParameter<"int64_t", "tokens kept together">:$select_block,
-    DefaultValuedParameter<"int64_t", "8", "bits of a residual">:$residual_bits
+    DefaultValuedParameter<"int64_t", "8", "bits of a residual">:$residual_bits,
+    DefaultValuedParameter<"int64_t", "1",
+        "newest tokens of a sequence that ask at once">:$query_tokens
   );
   let assemblyFormat = "`<` struct(params) `>`";
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
-    /// The spec with residuals of 8 bits.
+    /// The spec with residuals of 8 bits and one query token.
     static SpecAttr get(::mlir::MLIRContext *context, int64_t headDim,
                         int64_t valueDim, int64_t group, ::mlir::Type element,
                         int64_t scanBits, int64_t quantBlock,
                         int64_t selectBlock) {
       return get(context, headDim, valueDim, group, element, scanBits,
-                 quantBlock, selectBlock, /*residualBits=*/int64_t(8));
+                 quantBlock, selectBlock, /*residualBits=*/int64_t(8),
+                 /*queryTokens=*/int64_t(1));
     }
     static SpecAttr
     getChecked(::llvm::function_ref<::mlir::InFlightDiagnostic()> emitError,
@@ -77,11 +81,15 @@ def FFD_SpecAttr : FFD_Attr<"Spec", "spec"> {
                int64_t quantBlock, int64_t selectBlock) {
       return getChecked(emitError, context, headDim, valueDim, group, element,
                         scanBits, quantBlock, selectBlock,
-                        /*residualBits=*/int64_t(8));
+                        /*residualBits=*/int64_t(8),
+                        /*queryTokens=*/int64_t(1));
     }
     /// Whether the scan reads 16-bit keys, which have no thumbnails.
     bool scansKeys() const { return getScanBits() == 16; }
     bool hasResiduals() const { return getResidualBits() != 0; }
+    /// Queries that share a kv head: those of its group, of all query tokens.
+    /// Number `i * group + g` is head g of token i.
+    int64_t getRowHeads() const { return getGroup() * getQueryTokens(); }
     /// Whether every size is known.
     bool isComplete() const;
     /// The layout of the split cache (complete specs only).
@@ -90,7 +98,7 @@ def FFD_SpecAttr : FFD_Attr<"Spec", "spec"> {
     int64_t getTwiceL() const { return (int64_t(1) << getScanBits()) - 1; }
     bool isBF16() const { return getElement().isBF16(); }
     /// The canonical part of a kernel's name: "d128-v128-g4-f16-b2-q128-s16", with
-    /// "-r0" where there are no residuals.
+    /// "-r0" where there are no residuals and "-n4" where four tokens ask at once.
     std::string getKernelName() const;
   }];
 }

@@ -700,6 +700,23 @@ def FFD_GPUAccumulateOp : FFD_GPUOp<"accumulate", [
   let hasVerifier = 1;
 }
 
+def FFD_GPUAddCounterOp : FFD_GPUOp<"add_counter", [
+    MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "add to a 64-bit counter in global memory";
+  let description = [{
+    Atomic; orders nothing else. Unlike other ops of this level it is executed by
+    the lanes that come to it, not by the warp together.
+
+    Example:
+
+    ```mlir
+    ffd.gpu.add_counter %p, %n : !llvm.ptr<1>
+    ```
+  }];
+  let arguments = (ins FFD_GlobalPtr:$counter, I64:$value);
+  let assemblyFormat = "$counter `,` $value attr-dict `:` type($counter)";
+}
+
 //===--- Splitting a block -------------------------------------------------===//
 
 def FFD_GPUKeyMaximaOp : FFD_GPUOp<"key_maxima", [Pure]> {

@@ -486,6 +486,9 @@ def FFD_TileChooseOp : FFD_TileValueOp<"choose", [
 def FFD_TileStoreKeptOp : FFD_TileValueOp<"store_kept", [MemoryEffects<[MemWrite]>]> {
   let summary = "write a block's mask to memory, a byte per selection block";
   let description = [{
+    A kernel whose caller gives counters (`kept_count` of `abi.h`) also adds the
+    number of kept selection blocks to the row's.
+
     Example:
 
     ```mlir

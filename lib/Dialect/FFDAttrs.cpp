@@ -41,7 +41,7 @@ LogicalResult SpecAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                int64_t headDim, int64_t valueDim, int64_t group,
                                Type element, int64_t scanBits,
                                int64_t quantBlock, int64_t selectBlock,
-                               int64_t residualBits) {
+                               int64_t residualBits, int64_t queryTokens) {
   auto checkDim = [&](StringRef name, int64_t value) -> LogicalResult {
     if (value == 0 || (value >= 16 && value <= 256 && value % 16 == 0))
       return success();
@@ -72,6 +72,12 @@ LogicalResult SpecAttr::verify(function_ref<InFlightDiagnostic()> emitError,
     return emitError() << "residual_bits is " << residualBits
                        << " with scan_bits = 16, expected 0: keys that are not "
                           "split have no residuals (spec_c7)";
+  if (queryTokens < 1 || queryTokens > 8)
+    return emitError() << "query_tokens is " << queryTokens
+                       << ", expected 1 to 8 (spec_c8)";
+  if (group * queryTokens > 16)
+    return emitError() << "group * query_tokens is " << group << " * "
+                       << queryTokens << ", expected at most 16 (spec_c8)";
   return success();
 }
 
@@ -87,10 +93,13 @@ bool SpecAttr::isComplete() const {
 }
 
 std::string SpecAttr::getKernelName() const {
-  return llvm::formatv("d{0}-v{1}-g{2}-{3}-b{4}-q{5}-s{6}{7}", getHeadDim(),
+  return llvm::formatv("d{0}-v{1}-g{2}-{3}-b{4}-q{5}-s{6}{7}{8}", getHeadDim(),
                        getValueDim(), getGroup(), isBF16() ? "bf16" : "f16",
                        getScanBits(), getQuantBlock(), getSelectBlock(),
-                       hasResiduals() ? "" : "-r0");
+                       hasResiduals() ? "" : "-r0",
+                       getQueryTokens() > 1
+                           ? "-n" + std::to_string(getQueryTokens())
+                           : std::string());
 }
 
 //===----------------------------------------------------------------------===//

@@ -48,7 +48,8 @@ LogicalResult mlir::ffd::checkElement(Operation *op, StringRef operand,
 }
 
 /// Static sizes of the operands agree with each other and with the spec. B, Hq
-/// and Hkv come from the first operand that knows them.
+/// and Hkv come from the first operand that knows them. With several query
+/// tokens the axis of query heads holds those of all tokens.
 namespace {
 struct RowShapes {
   Operation *op;
@@ -59,7 +60,7 @@ struct RowShapes {
   int64_t kvHeads = ShapedType::kDynamic;
 
   RowShapes(Operation *op, StringRef constraint, SpecAttr spec)
-      : op(op), constraint(constraint), group(spec.getGroup()) {}
+      : op(op), constraint(constraint), group(spec.getRowHeads()) {}
 
   LogicalResult check(StringRef name, Type type, unsigned axis,
                       int64_t expected, StringRef what) {

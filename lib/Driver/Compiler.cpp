@@ -156,7 +156,8 @@ static FailureOr<std::string> finishPackage(::ffd::Package package,
                   static_cast<int32_t>(spec.getScanBits()),
                   static_cast<int32_t>(spec.getQuantBlock()),
                   static_cast<int32_t>(spec.getSelectBlock()),
-                  /*no_residuals=*/spec.hasResiduals() ? 0 : 1};
+                  /*no_residuals=*/spec.hasResiduals() ? 0 : 1,
+                  static_cast<int32_t>(spec.getQueryTokens())};
   std::string bytes;
   ::ffd::Status status = package.serialize(bytes);
   if (!status.ok()) {

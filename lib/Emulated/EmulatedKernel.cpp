@@ -77,7 +77,8 @@ bool EmulatedKernel::lower(const Options &options, std::string &error) {
                            : mlir::Type(mlir::BFloat16Type::get(&context));
   auto attribute = mlir::ffd::SpecAttr::get(
       &context, spec.head_dim, spec.value_dim, spec.group, element,
-      spec.scan_bits, spec.quant_block, spec.select_block);
+      spec.scan_bits, spec.quant_block, spec.select_block,
+      /*residualBits=*/8, queryTokens(spec));
   const llvm::StringRef number = llvm::StringRef(options.arch).substr(3, 2);
   cores = number == "80" || number == "86" || number == "89"
               ? emulator::TensorCores::Ampere
@@ -252,7 +253,7 @@ Report EmulatedKernel::run(const ffdDecodeArgs &host,
   if (!plan.empty()) {
     grid = int64_t(plan.size());
     bytes =
-        layoutOf(spec).plannedWorkspaceBytes(extents.rows, grid, spec.group);
+        layoutOf(spec).plannedWorkspaceBytes(extents.rows, grid, rowHeads(spec));
   }
   GuardedArguments guarded(spec, args, extents, bytes, plan);
   Report report;

@@ -34,7 +34,8 @@ public:
   explicit Sizes(SpecAttr spec)
       : values{spec.getHeadDim(),  spec.getValueDim(),   spec.getGroup(),
                spec.getScanBits(), spec.getQuantBlock(), spec.getSelectBlock()},
-        residualBits(spec.getResidualBits()), element(spec.getElement()) {}
+        residualBits(spec.getResidualBits()),
+        queryTokens(spec.getQueryTokens()), element(spec.getElement()) {}
 
   enum Field { headDim, valueDim, group, scanBits, quantBlock, selectBlock };
   static StringRef getName(Field field) {
@@ -70,6 +71,7 @@ public:
       values[field] = value;
   }
   int64_t get(Field field) const { return values[field]; }
+  int64_t getQueryTokens() const { return queryTokens; }
 
   FailureOr<SpecAttr> getSpec(Operation *op) const {
     for (Field field : {headDim, group})
@@ -85,7 +87,7 @@ public:
     auto spec = SpecAttr::getChecked(
         [&] { return op->emitError(); }, op->getContext(), values[headDim],
         values[valueDim], values[group], element, values[scanBits],
-        values[quantBlock], values[selectBlock], residualBits);
+        values[quantBlock], values[selectBlock], residualBits, queryTokens);
     if (!spec)
       return failure();
     return spec;
@@ -93,7 +95,7 @@ public:
 
 private:
   int64_t values[6] = {};
-  int64_t residualBits = 8;
+  int64_t residualBits = 8, queryTokens = 1;
   Type element;
 };
 
@@ -161,10 +163,11 @@ private:
     auto group = [&](Value perQueryHead, Value perKvHead) {
       int64_t hq = cast<ShapedType>(perQueryHead.getType()).getDimSize(1);
       int64_t hkv = cast<ShapedType>(perKvHead.getType()).getDimSize(1);
+      int64_t shared = hkv * sizes.getQueryTokens();
       if (ShapedType::isDynamic(hq) || ShapedType::isDynamic(hkv) || !hkv ||
-          hq % hkv)
+          hq % shared)
         return success();
-      return sizes.set(op, "the number of heads", Sizes::group, hq / hkv);
+      return sizes.set(op, "the number of heads", Sizes::group, hq / shared);
     };
     auto element = [&](StringRef operand, Value value) {
       return sizes.setElement(

@@ -35,7 +35,9 @@ Status CacheShape::of(const ffdCacheOptions &o, CacheShape &shape) {
   FFD_RETURN_IF_ERROR(checkRange("layers", o.layers, 1, 65536));
   FFD_RETURN_IF_ERROR(checkRange("kv_heads", o.kv_heads, 1, 65536));
   FFD_RETURN_IF_ERROR(checkRange("sequences", o.sequences, 1, 1 << 20));
-  FFD_RETURN_IF_ERROR(checkRange("lag", o.lag, 0, 1 << 20));
+  // Tokens that ask must be in the tail.
+  FFD_RETURN_IF_ERROR(
+      checkRange("lag", o.lag, queryTokens(o.spec) - 1, 1 << 20));
   // Lengths are 32-bit numbers, and a block more must not overflow them.
   FFD_RETURN_IF_ERROR(
       checkRange("max_tokens", o.max_tokens, 1, INT32_MAX - (1 << 21)));

@@ -97,6 +97,11 @@ private:
                       "at least 1 where a workspace is given");
     if (a.lag < 0)
       return badField("lag", a.lag, "at least 0");
+    if (sparse && a.lag < queryTokens(spec) - 1)
+      return badField("lag", a.lag,
+                      "at least query_tokens - 1 = " +
+                          std::to_string(queryTokens(spec) - 1) +
+                          ": the tokens that ask must be in the tail");
     if (!(a.sm_scale > 0) || !std::isfinite(a.sm_scale))
       return badField("sm_scale", std::to_string(a.sm_scale),
                       "a finite number above 0");
@@ -114,6 +119,8 @@ private:
           std::to_string(a.splits) + ", expected at most 2147483647");
     FFD_RETURN_IF_ERROR(checkStride("q_batch_stride", a.q_batch_stride, 8));
     FFD_RETURN_IF_ERROR(checkStride("q_head_stride", a.q_head_stride, 8));
+    if (queryTokens(spec) > 1)
+      FFD_RETURN_IF_ERROR(checkStride("q_token_stride", a.q_token_stride, 8));
     FFD_RETURN_IF_ERROR(
         checkStride("tail_batch_stride", a.tail_batch_stride, 1));
     FFD_RETURN_IF_ERROR(checkStride("tail_head_stride", a.tail_head_stride, 1));
@@ -182,6 +189,8 @@ private:
   Status pointers() {
     FFD_RETURN_IF_ERROR(checkPointer("q", a.q, 16));
     FFD_RETURN_IF_ERROR(checkPointer("out", a.out, 16));
+    if (a.kept_count)
+      FFD_RETURN_IF_ERROR(checkPointer("kept_count", a.kept_count, 8));
     if (a.lse)
       FFD_RETURN_IF_ERROR(checkPointer("lse", a.lse, 4));
     if (a.workspace)
@@ -204,6 +213,12 @@ private:
     const int64_t heads = int64_t(a.kv_heads) * spec.group;
     FFD_RETURN_IF_ERROR(extentOf("q", a.batch, a.q_batch_stride, heads,
                                  a.q_head_stride, spec.head_dim, 2, x.q));
+    if (int64_t tokens; queryTokens(spec) > 1) {
+      FFD_RETURN_IF_ERROR(extentOf("q", 1, 0, queryTokens(spec),
+                                   a.q_token_stride, 0, 2, tokens));
+      if (__builtin_add_overflow(x.q, tokens, &x.q))
+        return badField("q_token_stride", a.q_token_stride, "a smaller stride");
+    }
     if (maxTail > 0) {
       FFD_RETURN_IF_ERROR(extentOf("tail_k", a.batch, a.tail_batch_stride,
                                    a.kv_heads, a.tail_head_stride, maxTail,
@@ -213,7 +228,7 @@ private:
                                    int64_t(spec.value_dim) * 2, x.tailV));
       trimTails();
     }
-    const int64_t outputs = x.rows * spec.group;
+    const int64_t outputs = x.rows * rowHeads(spec);
     bool fits =
         checkedProduct({x.pages, a.kv_heads, layout.thumbnailBytes()},
                        x.thumbnails) &&
@@ -274,14 +289,14 @@ Status ffd::workspaceBytes(const ffdSpec &spec, int64_t rows, int64_t splits,
                            int64_t &bytes) {
   const Layout layout = layoutOf(spec);
   int64_t partials;
-  if (!checkedProduct({rows, splits, spec.group, layout.partialFloats(), 4},
+  if (!checkedProduct({rows, splits, rowHeads(spec), layout.partialFloats(), 4},
                       partials) ||
       partials > INT64_MAX / 2)
     return Status(StatusCode::OutOfMemory,
                   "the workspace of " + std::to_string(rows) + " rows in " +
                       std::to_string(splits) +
                       " pieces does not fit in 64 bits");
-  bytes = layout.workspaceBytes(rows, splits, spec.group);
+  bytes = layout.workspaceBytes(rows, splits, rowHeads(spec));
   return Status::success();
 }
 

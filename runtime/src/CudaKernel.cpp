@@ -58,7 +58,7 @@ struct CudaKernel::State {
   int threads = 0, sharedBytes = 0, ctasPerSm = 0;
 
   CudaBuffer q, thumbnails, residuals, values, smax, tailK, tailV, pageTable,
-      lengths, delta, out, lse, kept, workspace, plan;
+      lengths, delta, out, lse, kept, keptCount, workspace, plan;
   ffdDecodeArgs device = {}; ///< what launches get
   ArgExtents extents;
   bool resident = false;
@@ -187,10 +187,15 @@ Status CudaKernel::upload(const ffdDecodeArgs &args) {
     FFD_RETURN_IF_ERROR(s.put(s.kept, "kept mask", args.kept, x.kept, d.kept));
   else
     d.kept = nullptr;
+  if (args.kept_count && kernelProgram == Program::Decode)
+    FFD_RETURN_IF_ERROR(s.put(s.keptCount, "kept counters", args.kept_count,
+                              x.rows * 8, d.kept_count));
+  else
+    d.kept_count = nullptr;
   int64_t bytes;
   if (d.plan)
     bytes = layoutOf(kernelSpec)
-                .plannedWorkspaceBytes(x.rows, d.pieces, kernelSpec.group);
+                .plannedWorkspaceBytes(x.rows, d.pieces, rowHeads(kernelSpec));
   else
     FFD_RETURN_IF_ERROR(workspaceBytes(kernelSpec, x.rows, d.splits, bytes));
   FFD_RETURN_IF_ERROR(
@@ -292,6 +297,9 @@ Status CudaKernel::download(const ffdDecodeArgs &args) {
     FFD_RETURN_IF_ERROR(s.lse.download(args.lse, s.extents.lse));
   if (args.kept && s.device.kept)
     FFD_RETURN_IF_ERROR(s.kept.download(args.kept, s.extents.kept));
+  if (args.kept_count && s.device.kept_count)
+    FFD_RETURN_IF_ERROR(
+        s.keptCount.download(args.kept_count, s.extents.rows * 8));
   return Status::success();
 }
 

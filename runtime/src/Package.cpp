@@ -44,6 +44,7 @@ enum Key {
   ScanBits,
   QuantBlock,
   SelectBlock,
+  QueryTokens,
   Threads,
   SharedBytes,
   CtasPerSm,
@@ -52,10 +53,10 @@ enum Key {
   KeyCount
 };
 constexpr const char *kKeys[KeyCount] = {
-    "abi",         "kind",         "program", "target",       "entry",
-    "head_dim",    "value_dim",    "group",   "element",      "scan_bits",
-    "quant_block", "select_block", "threads", "shared_bytes", "ctas_per_sm",
-    "crc32",       "payload"};
+    "abi",         "kind",         "program",      "target",  "entry",
+    "head_dim",    "value_dim",    "group",        "element", "scan_bits",
+    "quant_block", "select_block", "query_tokens", "threads", "shared_bytes",
+    "ctas_per_sm", "crc32",        "payload"};
 
 std::string hex32(uint32_t value) {
   char text[9];
@@ -219,6 +220,7 @@ private:
     FFD_RETURN_IF_ERROR(readNumber(ScanBits, 65536, spec.scan_bits));
     FFD_RETURN_IF_ERROR(readNumber(QuantBlock, 65536, spec.quant_block));
     FFD_RETURN_IF_ERROR(readNumber(SelectBlock, 65536, spec.select_block));
+    FFD_RETURN_IF_ERROR(readNumber(QueryTokens, 65536, spec.query_tokens));
     Status valid = checkSpec(spec);
     if (!valid.ok())
       return corrupt("is invalid: " + valid.message());
@@ -315,6 +317,7 @@ Status Package::serialize(std::string &bytes) const {
   text[ScanBits] = std::to_string(spec.scan_bits);
   text[QuantBlock] = std::to_string(spec.quant_block);
   text[SelectBlock] = std::to_string(spec.select_block);
+  text[QueryTokens] = std::to_string(queryTokens(spec));
   text[Threads] = std::to_string(threads);
   text[SharedBytes] = std::to_string(sharedBytes);
   text[CtasPerSm] = std::to_string(ctasPerSm);

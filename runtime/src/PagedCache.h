@@ -141,6 +141,8 @@ private:
   // PagedDecode.cpp
   Status decodeOnCpu(const ffdDecodeBatch &batch, const KernelSet &kernels);
   void fill(int64_t layer, int64_t slot, ffdDecodeArgs &args) const;
+  /// Elements between the query tokens of a sequence.
+  int64_t tokenStride(const ffdDecodeBatch &batch) const;
 
   // PagedCuda.cpp
   struct Gpu;

@@ -205,6 +205,7 @@ Status PagedCache::decodeOnGpu(const ffdDecodeBatch &batch, void *stream) {
   a.q = batch.q;
   a.q_batch_stride = batch.q_batch_stride;
   a.q_head_stride = batch.q_head_stride;
+  a.q_token_stride = tokenStride(batch);
   a.out = batch.out;
   a.lse = batch.lse;
   // The grid must do for any lengths. Results of a row depend on its pieces,

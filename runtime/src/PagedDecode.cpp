@@ -47,6 +47,10 @@ void PagedCache::fill(int64_t layer, int64_t slot, ffdDecodeArgs &a) const {
   a.sm_scale = smScale;
 }
 
+int64_t PagedCache::tokenStride(const ffdDecodeBatch &batch) const {
+  return shape.heads * shape.spec.group * batch.q_head_stride;
+}
+
 Status PagedCache::decode(const ffdDecodeBatch &given, void *stream) {
   ffdDecodeBatch batch = given;
   if (batch.layer < 0 || batch.layer >= shape.layers)
@@ -54,7 +58,7 @@ Status PagedCache::decode(const ffdDecodeBatch &given, void *stream) {
                     "0 to " + std::to_string(shape.layers - 1));
   FFD_RETURN_IF_ERROR(checkList("a decode", batch.count, batch.sequences,
                                 /*anySlot=*/!owner->onCpu()));
-  const int64_t queryHeads = shape.heads * shape.spec.group;
+  const int64_t queryHeads = shape.heads * rowHeads(shape.spec);
   if (batch.q_batch_stride == 0 && batch.q_head_stride == 0) {
     batch.q_head_stride = shape.spec.head_dim;
     batch.q_batch_stride = queryHeads * shape.spec.head_dim;
@@ -81,7 +85,7 @@ Status PagedCache::decode(const ffdDecodeBatch &given, void *stream) {
 Status PagedCache::decodeOnCpu(const ffdDecodeBatch &batch,
                                const KernelSet &set) {
   const CpuKernel &kernel = *set.cpu;
-  const int64_t queryHeads = shape.heads * shape.spec.group;
+  const int64_t queryHeads = shape.heads * rowHeads(shape.spec);
   const int64_t count = batch.count;
   const int threads = owner->pool().threads();
   std::vector<ffdDecodeArgs> calls(static_cast<size_t>(count));
@@ -104,6 +108,13 @@ Status PagedCache::decodeOnCpu(const ffdDecodeBatch &batch,
                   : nullptr;
     a.q_batch_stride = batch.q_batch_stride;
     a.q_head_stride = batch.q_head_stride;
+    a.q_token_stride = tokenStride(batch);
+    if (a.lag < queryTokens(shape.spec) - 1)
+      return Status::invalid(
+          "sequence " + std::to_string(slot) + " has " + std::to_string(a.lag) +
+          " tokens that are not committed, expected " +
+          "at least query_tokens - 1 = " +
+          std::to_string(queryTokens(shape.spec) - 1) + " for a decode");
     a.out =
         batch.out ? batch.out + i * queryHeads * shape.spec.value_dim : nullptr;
     a.lse = batch.lse ? batch.lse + i * queryHeads : nullptr;

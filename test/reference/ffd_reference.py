@@ -8,7 +8,8 @@ with exactly those roundings; scores, outputs and lse are float64.
 
 Arrays are float32 holding values of the element type. R counts rows that share
 K and have the same number of committed blocks (say, the queries of a trace),
-n committed blocks, G query heads of the group. The kernels' loops over
+n committed blocks, G query heads of the group, or of those of all query tokens
+that ask at once, one token after the other. The kernels' loops over
 sequences and kv heads are in `decode`.
 """
 
@@ -217,8 +218,13 @@ class Scores:
     query: Query
     a_int: np.ndarray  # [R, G, n * QB]
     tail: np.ndarray  # [R, G, t]; -inf beyond a row's length
-    tail_lengths: np.ndarray  # [R]
+    tail_lengths: np.ndarray  # [R], or [R, G] where heads see different tails
     spec: Spec
+
+
+def per_head(numbers: np.ndarray) -> np.ndarray:
+    """[R] or [R, G] -> what broadcasts with [R, G]."""
+    return numbers[:, None] if numbers.ndim == 1 else numbers
 
 
 def pseudo_max(scores: Scores) -> np.ndarray:
@@ -231,7 +237,7 @@ def pseudo_max(scores: Scores) -> np.ndarray:
         pm = np.maximum(pm, ends.max(axis=-1))
     if scores.tail.shape[-1]:
         units = to_units(scores.tail.max(axis=-1), F)
-        present = scores.tail_lengths[:, None] > 0
+        present = per_head(scores.tail_lengths) > 0
         pm = np.where(present, np.maximum(pm, units), pm)
     return pm
 
@@ -245,8 +251,8 @@ def thresholds(scores: Scores, delta: float) -> np.ndarray:
         usable = units < np.float32(LIMIT)  # select_c3; false for NaN
         d = np.ceil(np.where(usable, units, np.float32(0)))
     thr = np.clip(pseudo_max(scores) - d.astype(np.int64), -LIMIT, LIMIT)
-    beyond = np.arange(scores.tail.shape[-1]) >= scores.tail_lengths[:, None]
-    bad_tail = ~(np.isfinite(scores.tail) | beyond[:, None]).all(axis=(1, 2))
+    beyond = np.arange(scores.tail.shape[-1]) >= per_head(scores.tail_lengths)[..., None]
+    bad_tail = ~(np.isfinite(scores.tail) | beyond).all(axis=(1, 2))
     everything = ~usable | ~np.isfinite(query.F) | ~(delta >= 0)
     everything |= (query.nonfinite | bad_tail)[:, None]
     return np.where(everything, -LIMIT, thr)  # select_c3
@@ -306,22 +312,24 @@ def top_p_margin(scores: Scores, spec: Spec) -> float:
 
 def attend(q: np.ndarray, keys: np.ndarray, values: np.ndarray, mask: np.ndarray,
            sm_scale: float) -> tuple[np.ndarray, np.ndarray]:
-    """Softmax attention in float64 of q [R, G, D] over the tokens of mask [R, T]:
-    o [R, G, Dv] and the natural-log lse [R, G]. attend_c2, attend_c3. A token
-    outside the mask is not looked at, whatever bits it holds."""
+    """Softmax attention in float64 of q [R, G, D] over the tokens of mask [R, T]
+    or [R, G, T]: o [R, G, Dv] and the natural-log lse [R, G]. attend_c2,
+    attend_c3. A token outside the mask is not looked at, whatever bits it holds."""
     with np.errstate(all="ignore"):
         R, G, D = q.shape
+        mask = np.broadcast_to(mask if mask.ndim == 3 else mask[:, None], (R, G, mask.shape[-1]))
         flat = q.reshape(R * G, D).astype(np.float64) @ keys.astype(np.float64).T
-        f = np.where(mask[:, None], float(sm_scale) * flat.reshape(R, G, -1), -np.inf)
-        empty = ~mask.any(axis=-1)[:, None]
+        f = np.where(mask, float(sm_scale) * flat.reshape(R, G, -1), -np.inf)
+        empty = ~mask.any(axis=-1)
         top = np.where(empty, 0.0, f.max(axis=-1, initial=-np.inf))
-        p = np.where(mask[:, None], np.exp(f - top[..., None]), 0.0)
+        p = np.where(mask, np.exp(f - top[..., None]), 0.0)
         total = p.sum(axis=-1)
         values = values.astype(np.float64)
         if np.isfinite(values).all():
             o = (p.reshape(R * G, -1) @ values).reshape(R, G, -1)
         else:  # 0 * inf must not leak from outside the mask
-            o = np.stack([p[r][:, mask[r]] @ values[mask[r]] for r in range(R)])
+            o = np.stack([[p[r, g, mask[r, g]] @ values[mask[r, g]] for g in range(G)]
+                          for r in range(R)])
         o = np.where(empty[..., None], 0.0, o / total[..., None])
         lse = np.where(empty, -np.inf, top + np.log(total))
     return o, lse
@@ -334,7 +342,7 @@ class Row:
     blocks: scores are computed once, then selected and attended at will."""
 
     def __init__(self, q: np.ndarray, k: np.ndarray, v: np.ndarray, lengths: np.ndarray,
-                 spec: Spec, parts: Split | None = None):
+                 spec: Spec, parts: Split | None = None, tokens: int = 1):
         blocks = spec.committed(int(lengths[0])) if len(lengths) else 0
         assert all(spec.committed(int(t)) == blocks for t in lengths)
         self.q, self.spec, self.lengths = q, spec, np.asarray(lengths)
@@ -345,10 +353,13 @@ class Row:
         self.parts = (parts or split(k[:self.start], spec)).first(blocks)
         query = prepare_query(q, self.parts.smax(), spec)
         tail = tail_scores(q, self.k[self.start:], self.sm_scale)
-        tail_lengths = self.lengths - self.start
-        within = np.arange(tail.shape[-1]) < tail_lengths[:, None]
-        tail = np.where(within[:, None], tail, np.float32(-np.inf))
-        self.visible = np.arange(self.stop) < self.lengths[:, None]
+        # tokens_c1: token i of n sees all but the last n - 1 - i.
+        asked = np.arange(q.shape[1]) // (q.shape[1] // tokens)
+        seen = self.lengths[:, None] - (tokens - 1 - asked)  # [R, G]
+        tail_lengths = seen - self.start
+        within = np.arange(tail.shape[-1]) < tail_lengths[..., None]
+        tail = np.where(within, tail, np.float32(-np.inf))
+        self.visible = np.arange(self.stop) < seen[..., None]  # [R, G, T]
         self.scores = Scores(query, scan(query, self.parts, q), tail, tail_lengths, spec)
         self._keys = np.concatenate((self.parts.keys(), self.k[self.start:].astype(np.float64)))
 
@@ -359,7 +370,8 @@ class Row:
         """Attention over kept blocks and tail."""
         mask = self.visible.copy()
         if kept.shape[-1]:
-            mask[:, :self.start] &= np.repeat(kept, self.start // kept.shape[-1], axis=-1)
+            mask[..., :self.start] &= np.repeat(kept, self.start // kept.shape[-1],
+                                                axis=-1)[:, None]
         return attend(self.q, self._keys, self.v, mask, self.sm_scale)
 
     def dense(self) -> tuple[np.ndarray, np.ndarray]:
@@ -376,16 +388,18 @@ class Row:
 
 @dataclass
 class Result:
-    o: np.ndarray  # [B, Hq, Dv] float64
-    lse: np.ndarray  # [B, Hq] float64
+    o: np.ndarray  # [B, Hq, Dv] float64; [B, n, Hq, Dv] for n query tokens
+    lse: np.ndarray  # [B, Hq] float64, or [B, n, Hq]
     kept: np.ndarray  # [B, Hkv, blocks] uint8, zero-padded
     selectable: np.ndarray  # [B], selection blocks of the committed tokens
     score_bar: np.ndarray  # [B, Hq]
 
 
 def rows_of(q: np.ndarray, k: np.ndarray, v: np.ndarray, lengths: np.ndarray, spec: Spec):
-    """Yields (sequences, kv head, Row) for q [B, Hq, D], k and v [B or 1, T, Hkv, D]."""
-    B, Hq, D = q.shape
+    """Yields (sequences, kv head, Row) for q [B, Hq, D] or, of n tokens,
+    [B, n, Hq, D], k and v [B or 1, T, Hkv, D]."""
+    B, Hq, D = len(q), *q.shape[-2:]
+    tokens = q.shape[1] if q.ndim == 4 else 1
     Hkv = k.shape[2]
     committed = np.array([spec.committed(int(t)) for t in lengths], int)
     for source in range(len(k)):
@@ -395,27 +409,33 @@ def rows_of(q: np.ndarray, k: np.ndarray, v: np.ndarray, lengths: np.ndarray, sp
             parts = split(k[source, :most, head], spec)
             for n in np.unique(committed[mine]):
                 some = mine[committed[mine] == n]
-                heads = q.reshape(B, Hkv, Hq // Hkv, D)[some, head]
-                yield some, head, Row(heads, k[source, :, head], v[source, :, head],
-                                      lengths[some], spec, parts)
+                heads = q.reshape(B, tokens, Hkv, Hq // Hkv, D)[some, :, head]
+                yield some, head, Row(heads.reshape(len(some), -1, D), k[source, :, head],
+                                      v[source, :, head], lengths[some], spec, parts, tokens)
 
 
 def decode(q: np.ndarray, k: np.ndarray, v: np.ndarray, lengths: np.ndarray | None,
            spec: Spec, dense: bool = False) -> Result:
     """A whole call; with `dense`, o and lse are exact attention on unsplit K."""
-    B, Hq, _ = q.shape
-    Hkv = k.shape[2]
+    B, Hq, Hkv = len(q), q.shape[-2], k.shape[2]
+    tokens = q.shape[1] if q.ndim == 4 else 1
+    # o and lse by kv head first, as rows have them.
+    heads = (Hkv, tokens, Hq // Hkv)
     lengths = np.full(B, k.shape[1]) if lengths is None else np.asarray(lengths)
     selectable = np.array([spec.committed(int(t)) for t in lengths], int)
     selectable *= spec.quant_block // spec.select_block
-    o = np.zeros((B, Hkv, Hq // Hkv, v.shape[-1]))
-    lse = np.zeros((B, Hkv, Hq // Hkv))
+    o = np.zeros((B, *heads, v.shape[-1]))
+    lse = np.zeros((B, *heads))
     score_bar = np.zeros_like(lse)
     kept = np.zeros((B, Hkv, int(selectable.max(initial=0))), np.uint8)
     for some, head, row in rows_of(q, k, v, lengths, spec):
         chosen = row.select()
         kept[some, head, :chosen.shape[-1]] = chosen
-        o[some, head], lse[some, head] = row.dense() if dense else row.sparse(chosen)
-        score_bar[some, head] = row.score_bar()
-    return Result(o.reshape(B, Hq, -1), lse.reshape(B, Hq), kept, selectable,
-                  score_bar.reshape(B, Hq))
+        out = row.dense() if dense else row.sparse(chosen)
+        shape = (len(some), *heads[1:])
+        o[some, head] = out[0].reshape(*shape, -1)
+        lse[some, head] = out[1].reshape(shape)
+        score_bar[some, head] = row.score_bar().reshape(shape)
+    by_token = [x.swapaxes(1, 2).reshape(*q.shape[:-1], *x.shape[4:])
+                for x in (o, lse, score_bar)]
+    return Result(by_token[0], by_token[1], kept, selectable, by_token[2])

@@ -7,7 +7,8 @@
 //
 // Compiles kernels for every instruction set that this machine has and compares
 // them with the reference decode: kept sets must be identical, outputs far
-// closer than docs/numerics.md asks, and bad numbers surface where they do there.
+// closer than docs/numerics.md asks, and bad numbers surface where they do
+// there.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,6 +22,7 @@
 
 #include "gtest/gtest.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -44,12 +46,13 @@ public:
                              : mlir::Type(mlir::BFloat16Type::get(&context));
     auto attribute = mlir::ffd::SpecAttr::get(
         &context, spec.head_dim, spec.value_dim, spec.group, element,
-        spec.scan_bits, spec.quant_block, spec.select_block);
+        spec.scan_bits, spec.quant_block, spec.select_block,
+        /*residualBits=*/8, queryTokens(spec));
     bool decode = program == Program::Decode;
-    auto module = mlir::ffd::buildProgram(
-        &context,
-        decode ? mlir::ffd::Program::Decode : mlir::ffd::Program::Exact,
-        attribute, selector);
+    auto module = mlir::ffd::buildProgram(&context,
+                                          decode ? mlir::ffd::Program::Decode
+                                                 : mlir::ffd::Program::Exact,
+                                          attribute, selector);
     mlir::ffd::CompilerOptions options;
     options.isa = isa.str();
     std::string error;
@@ -64,7 +67,7 @@ public:
   void run(ffdDecodeArgs args, int64_t rows, int32_t splits) {
     ASSERT_TRUE(kernel);
     HostBuffer workspace;
-    int64_t bytes = layoutOf(spec).workspaceBytes(rows, splits, spec.group);
+    int64_t bytes = layoutOf(spec).workspaceBytes(rows, splits, rowHeads(spec));
     ASSERT_TRUE(workspace.allocate("workspace", bytes, 0).ok());
     args.workspace = workspace.data();
     args.splits = splits;
@@ -148,11 +151,25 @@ protected:
     for (int32_t splits : {1, 3}) {
       SCOPED_TRACE("splits " + std::to_string(splits));
       clear(decode);
-      kernel.run(decode.args, decode.cache->rows(), splits);
+      const int64_t rows = decode.cache->rows();
+      // Counts are added to what is there.
+      std::vector<uint64_t> counts(size_t(rows), 7);
+      decode.args.kept_count = counts.data();
+      kernel.run(decode.args, rows, splits);
+      decode.args.kept_count = nullptr;
       const Result actual = resultOf(decode);
       EXPECT_EQ(actual.kept, expected.kept);
+      for (int64_t row = 0; row < rows; ++row) {
+        const uint8_t *kept =
+            expected.kept.data() + row * decode.args.kept_stride;
+        EXPECT_EQ(
+            counts[size_t(row)],
+            7 + uint64_t(std::count(kept, kept + decode.args.kept_stride, 1)))
+            << "row " << row;
+      }
       expectClose(actual, expected,
-                  decode.queryHeads() * decode.shape.spec.value_dim);
+                  queryTokens(decode.shape.spec) * decode.queryHeads() *
+                      decode.shape.spec.value_dim);
     }
   }
 };
@@ -160,10 +177,14 @@ protected:
 /// Head dims whose words straddle chunks and whose channels need padding, all
 /// code widths, both elements, several groups.
 static const ffdSpec someSpecs[] = {
-    makeSpec(128, 128, 4, FFD_F16, 2, 16),  makeSpec(64, 64, 3, FFD_BF16, 2, 32),
-    makeSpec(80, 48, 1, FFD_F16, 2, 64),    makeSpec(96, 96, 5, FFD_BF16, 4, 16),
-    makeSpec(80, 128, 2, FFD_BF16, 8, 128), makeSpec(192, 64, 7, FFD_F16, 4, 128),
-    makeSpec(256, 256, 2, FFD_BF16, 2, 16), makeSpec(256, 32, 1, FFD_F16, 8, 32),
+    makeSpec(128, 128, 4, FFD_F16, 2, 16),
+    makeSpec(64, 64, 3, FFD_BF16, 2, 32),
+    makeSpec(80, 48, 1, FFD_F16, 2, 64),
+    makeSpec(96, 96, 5, FFD_BF16, 4, 16),
+    makeSpec(80, 128, 2, FFD_BF16, 8, 128),
+    makeSpec(192, 64, 7, FFD_F16, 4, 128),
+    makeSpec(256, 256, 2, FFD_BF16, 2, 16),
+    makeSpec(256, 32, 1, FFD_F16, 8, 32),
     makeSpec(64, 16, 16, FFD_F16, 2, 16),
 };
 
@@ -189,6 +210,64 @@ TEST_P(CpuDecodeTest, MatchesTheReference) {
       check(kernel, decode);
     }
   }
+}
+
+/// Several tokens that ask at once: lengths below their number, tails of all
+/// kinds, every token with its own view of the tail.
+TEST_P(CpuDecodeTest, QueryTokens) {
+  uint32_t seed = 50;
+  for (auto [group, tokens, headDim, element, bits] :
+       {std::tuple<int, int, int, int, int>{4, 4, 128, FFD_F16, 2},
+        {1, 8, 64, FFD_BF16, 4},
+        {8, 2, 96, FFD_F16, 8},
+        {3, 5, 80, FFD_BF16, 2}}) {
+    CaseShape shape;
+    shape.spec = makeSpec(headDim, 64, group, element, bits, 32);
+    shape.spec.query_tokens = tokens;
+    SCOPED_TRACE(specName(shape.spec));
+    Kernel kernel(shape.spec, GetParam(), Program::Decode);
+    shape.lengths = {300, 0, 1, tokens - 1, 128 + tokens};
+    shape.pageSeed = 5;
+    shape.keySpread = 0.5;
+    for (int64_t lag : {tokens - 1, 140}) {
+      SCOPED_TRACE("lag " + std::to_string(lag));
+      shape.lag = lag;
+      shape.delta = lag == 140 ? std::numeric_limits<float>::infinity() : 1;
+      RandomCase decode(shape, ++seed);
+      check(kernel, decode);
+    }
+  }
+}
+
+/// What one token says must not depend on those that ask with it, the selection
+/// apart.
+TEST_P(CpuDecodeTest, QueryTokensSeeNoNewerOnes) {
+  CaseShape shape;
+  shape.spec = makeSpec(64, 64, 2);
+  shape.spec.query_tokens = 4;
+  shape.lag = 3;
+  shape.delta = std::numeric_limits<float>::infinity();
+  shape.lengths = {300};
+  RandomCase decode(shape, 3);
+  Kernel kernel(shape.spec, GetParam(), Program::Decode);
+  clear(decode);
+  kernel.run(decode.args, decode.cache->rows(), 1);
+  const Result before = resultOf(decode);
+  // Another newest token: only the last query token notices.
+  const int64_t row = shape.kvHeads * 64;
+  for (int64_t i = 0; i < row; ++i)
+    decode.k[size_t(299 * row + i)] = f32ToElement(FFD_F16, 2);
+  decode.build();
+  clear(decode);
+  kernel.run(decode.args, decode.cache->rows(), 1);
+  const Result after = resultOf(decode);
+  const size_t perToken = size_t(decode.queryHeads() * 64);
+  for (size_t token = 0; token < 4; ++token)
+    EXPECT_EQ(std::equal(before.out.begin() + token * perToken,
+                         before.out.begin() + (token + 1) * perToken,
+                         after.out.begin() + token * perToken),
+              token < 3)
+        << "token " << token;
 }
 
 TEST_P(CpuDecodeTest, BadNumbersSurface) {

@@ -82,6 +82,38 @@ TEST_P(LongRows, MatchAndDoNotDependOnTheSchedule) {
   EXPECT_TRUE(matchesReference(c));
 }
 
+/// Group, query tokens, head dim, element, scan bits, architecture, splits.
+using QueryTokensCase = std::tuple<int, int, int, int, int, const char *, int>;
+class QueryTokensEmulation : public testing::TestWithParam<QueryTokensCase> {};
+
+TEST_P(QueryTokensEmulation, MatchesReference) {
+  auto [group, tokens, headDim, element, bits, arch, splits] = GetParam();
+  CaseShape shape;
+  shape.spec = makeSpec(headDim, 64, group, element, bits, 32);
+  shape.spec.query_tokens = tokens;
+  shape.lengths = {300, 0, 1, tokens - 1, 128 + tokens};
+  shape.keySpread = 0.5;
+  std::string error;
+  EmulatedDecode decode(shape.spec, arch, error);
+  ASSERT_EQ(error, "");
+  for (int64_t lag : {tokens - 1, 20}) {
+    shape.lag = lag;
+    shape.delta = lag == 20 ? 4 : 1;
+    RandomCase c(shape, uint32_t(lag));
+    const emulator::Report report = decode.run(c, splits, {}, 2);
+    ASSERT_TRUE(report.ok) << report.str();
+    EXPECT_TRUE(matchesReference(c)) << "lag " << lag;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Few, QueryTokensEmulation,
+    testing::Values(QueryTokensCase{4, 4, 128, FFD_F16, 2, "sm_90a", 2},
+                    QueryTokensCase{1, 8, 64, FFD_BF16, 4, "sm_80", 1},
+                    QueryTokensCase{8, 2, 96, FFD_F16, 8, "sm_90a", 1},
+                    QueryTokensCase{3, 5, 80, FFD_BF16, 2, "sm_80", 3},
+                    QueryTokensCase{1, 2, 64, FFD_F16, 2, "sm_120a", 0}));
+
 INSTANTIATE_TEST_SUITE_P(Archs, LongRows,
                          testing::Values("sm_80", "sm_86", "sm_90a",
                                          "sm_120a"));

@@ -70,7 +70,24 @@ emulator::Report EmulatedDecode::run(RandomCase &c, int splits,
       return report;
     }
   }
-  return kernel->run(args, options, launches, plan);
+  // Counts are added to what is there.
+  std::vector<uint64_t> counts(size_t(c.cache->rows()), 3);
+  args.kept_count = counts.data();
+  emulator::Report report = kernel->run(args, options, launches, plan);
+  for (int64_t row = 0; report.ok && row < c.cache->rows(); ++row) {
+    const int64_t selects = c.cache->selects(row / c.shape.kvHeads);
+    const uint8_t *kept = c.kept.data() + row * c.args.kept_stride;
+    uint64_t expected = 3;
+    for (int64_t i = 0; i < selects; ++i)
+      expected += uint64_t(launches) * (kept[i] != 0);
+    if (counts[size_t(row)] == expected)
+      continue;
+    report.ok = false;
+    report.message = "kept_count of row " + std::to_string(row) + " is " +
+                     std::to_string(counts[size_t(row)]) + ", expected " +
+                     std::to_string(expected);
+  }
+  return report;
 }
 
 testing::AssertionResult ffd::matchesReference(RandomCase &c) {
@@ -92,8 +109,8 @@ testing::AssertionResult ffd::matchesReference(RandomCase &c) {
           return failure(s, head)
                  << "selection block " << j << " of " << row.kept.size()
                  << " is " << (kept[j] ? "kept" : "skipped");
-      for (int64_t g = 0; g < spec.group; ++g) {
-        const int64_t h = s * c.queryHeads() + head * spec.group + g;
+      for (int64_t g = 0; g < rowHeads(spec); ++g) {
+        const int64_t h = reference.outputIndex(s, head, g);
         // The bar on a score, of the 11-bit rounding that b = 2 allows.
         double bar = 0;
         if (spec.scan_bits == 2) {

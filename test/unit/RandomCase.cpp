@@ -61,7 +61,10 @@ RandomCase::RandomCase(const CaseShape &shape, uint32_t seed) : shape(shape) {
     value = f32ToElement(spec.element, normal(random));
 
   EXPECT_TRUE(
-      q.allocate("q", batch() * queryHeads() * spec.head_dim * 2, 0).ok());
+      q.allocate("q",
+                 batch() * queryTokens(spec) * queryHeads() * spec.head_dim * 2,
+                 0)
+          .ok());
   for (int64_t i = 0; i < q.size() / 2; ++i)
     q.as<uint16_t>()[i] = f32ToElement(spec.element, normal(random));
   delta.assign(shape.lengths.size(), shape.delta);
@@ -84,7 +87,7 @@ void RandomCase::build() {
   Status status = SplitCache::create(options, testPool(), cache);
   ASSERT_TRUE(status.ok()) << status.message();
 
-  const int64_t outputs = batch() * queryHeads();
+  const int64_t outputs = batch() * queryTokens(spec) * queryHeads();
   const int64_t keptStride = cache->maxSelects() + 5;
   ASSERT_TRUE(out.allocate("out", outputs * spec.value_dim * 4, 0xFF).ok());
   ASSERT_TRUE(lse.allocate("lse", outputs * 4, 0xFF).ok());
@@ -93,7 +96,8 @@ void RandomCase::build() {
   cache->fill(args);
   args.q = q.data();
   args.q_head_stride = spec.head_dim;
-  args.q_batch_stride = queryHeads() * spec.head_dim;
+  args.q_token_stride = queryHeads() * spec.head_dim;
+  args.q_batch_stride = queryTokens(spec) * args.q_token_stride;
   args.delta = delta.data();
   args.out = out.as<float>();
   args.lse = lse.as<float>();

@@ -33,8 +33,13 @@ float ReferenceDecode::toFloat(uint16_t bits) const {
 const uint16_t *ReferenceDecode::query(int64_t sequence, int64_t head,
                                        int64_t g) const {
   return static_cast<const uint16_t *>(args.q) +
-         sequence * args.q_batch_stride +
-         (head * spec.group + g) * args.q_head_stride;
+         sequence * args.q_batch_stride + g / spec.group * args.q_token_stride +
+         (head * spec.group + g % spec.group) * args.q_head_stride;
+}
+
+int64_t ReferenceDecode::seen(int64_t sequence, int64_t g) const {
+  const int64_t hidden = queryTokens(spec) - 1 - g / spec.group;
+  return tailTokens(spec, args.lengths[sequence], args.lag) - hidden;
 }
 
 const uint8_t *ReferenceDecode::slot(const void *plane, int64_t bytes,
@@ -75,7 +80,7 @@ void ReferenceDecode::prepareQuery(int64_t sequence, int64_t head,
                             : f32ToF16(std::ldexp(toFloat(s), -r.exponent));
   }
 
-  for (int64_t g = 0; g < spec.group; ++g) {
+  for (int64_t g = 0; g < rowHeads(spec); ++g) {
     const uint16_t *q = query(sequence, head, g);
     // query_c2
     float m = 0;
@@ -112,13 +117,13 @@ void ReferenceDecode::scan(int64_t sequence, int64_t head, Row &r) const {
   const int64_t blocks =
       committedBlocks(spec, args.lengths[sequence], args.lag);
   const int64_t tokens = blocks * spec.quant_block;
-  r.scores.assign(size_t(spec.group * tokens), 0);
+  r.scores.assign(size_t(rowHeads(spec) * tokens), 0);
   if (r.nonFinite)
     return;
   for (int64_t block = 0; block < blocks; ++block) {
     const uint8_t *thumbnail =
         slot(args.thumbnails, layout.thumbnailBytes(), sequence, block, head);
-    for (int64_t g = 0; g < spec.group; ++g) {
+    for (int64_t g = 0; g < rowHeads(spec); ++g) {
       // scan_c1
       std::vector<int32_t> folded;
       for (int64_t c = 0; c < spec.head_dim; ++c) {
@@ -151,7 +156,7 @@ void ReferenceDecode::scoreTail(int64_t sequence, int64_t head, Row &r) const {
   const int64_t count = tailTokens(spec, args.lengths[sequence], args.lag);
   const int64_t first =
       sequence * args.tail_batch_stride + head * args.tail_head_stride;
-  for (int64_t g = 0; g < spec.group; ++g) {
+  for (int64_t g = 0; g < rowHeads(spec); ++g) {
     const uint16_t *q = query(sequence, head, g);
     for (int64_t t = 0; t < count; ++t) {
       const uint16_t *k = static_cast<const uint16_t *>(args.tail_k) +
@@ -174,10 +179,11 @@ void ReferenceDecode::select(int64_t sequence, Row &r) const {
   const int64_t tail = tailTokens(spec, args.lengths[sequence], args.lag);
   const float delta = args.delta[sequence];
   bool rowKeepsAll = r.nonFinite;
-  for (float f : r.tailScores)
-    rowKeepsAll |= !std::isfinite(f);
+  for (int64_t g = 0; g < rowHeads(spec); ++g)
+    for (int64_t t = 0; t < seen(sequence, g); ++t)
+      rowKeepsAll |= !std::isfinite(r.tailScores[size_t(g * tail + t)]);
 
-  for (int64_t g = 0; g < spec.group; ++g) {
+  for (int64_t g = 0; g < rowHeads(spec); ++g) {
     const float unit = r.unit[size_t(g)];
     // select_c3
     const float quotient = delta / unit;
@@ -189,9 +195,9 @@ void ReferenceDecode::select(int64_t sequence, Row &r) const {
     }
     // select_c1
     int32_t pm = kAll;
-    if (tail > 0) {
+    if (const int64_t last = seen(sequence, g); last > 0) {
       float top = r.tailScores[size_t(g * tail)];
-      for (int64_t t = 1; t < tail; ++t)
+      for (int64_t t = 1; t < last; ++t)
         top = std::max(top, r.tailScores[size_t(g * tail + t)]);
       pm = int32_t(std::clamp(std::floor(top / unit), -0x1p30f, 0x1p30f));
     }
@@ -209,7 +215,7 @@ void ReferenceDecode::select(int64_t sequence, Row &r) const {
   // select_c4
   for (int64_t first = 0; first < tokens; first += spec.select_block) {
     bool keep = false;
-    for (int64_t g = 0; g < spec.group; ++g)
+    for (int64_t g = 0; g < rowHeads(spec); ++g)
       for (int64_t t = first; t < first + spec.select_block; ++t)
         keep |= r.scores[size_t(g * tokens + t)] >= r.threshold[size_t(g)];
     r.kept.push_back(keep);
@@ -220,7 +226,7 @@ void ReferenceDecode::attend(int64_t sequence, int64_t head, Row &r) const {
   const int64_t blocks =
       committedBlocks(spec, args.lengths[sequence], args.lag);
   const int64_t tail = tailTokens(spec, args.lengths[sequence], args.lag);
-  std::vector<Partial<double>> sums(size_t(spec.group),
+  std::vector<Partial<double>> sums(size_t(rowHeads(spec)),
                                     Partial<double>(size_t(spec.value_dim)));
   std::vector<float> v(size_t(spec.value_dim));
 
@@ -235,15 +241,15 @@ void ReferenceDecode::attend(int64_t sequence, int64_t head, Row &r) const {
       const int64_t token = block * spec.quant_block + t;
       if (!r.kept[size_t(token / spec.select_block)])
         continue;
-      std::vector<double> score(size_t(spec.group), 0.0); // attend_c1
+      std::vector<double> score(size_t(rowHeads(spec)), 0.0); // attend_c1
       for (int64_t c = 0; c < spec.head_dim; ++c) {
         const double kc = reconstructAt(spec, thumbnail, residual, t, c);
-        for (int64_t g = 0; g < spec.group; ++g)
+        for (int64_t g = 0; g < rowHeads(spec); ++g)
           score[size_t(g)] += toFloat(query(sequence, head, g)[c]) * kc;
       }
       for (int64_t i = 0; i < spec.value_dim; ++i)
         v[size_t(i)] = toFloat(valueAt(layout, value, t, i));
-      for (int64_t g = 0; g < spec.group; ++g)
+      for (int64_t g = 0; g < rowHeads(spec); ++g)
         sums[size_t(g)].add(args.sm_scale * score[size_t(g)], v.data());
     }
   }
@@ -253,14 +259,24 @@ void ReferenceDecode::attend(int64_t sequence, int64_t head, Row &r) const {
     for (int64_t i = 0; i < spec.value_dim; ++i)
       v[size_t(i)] = toFloat(static_cast<const uint16_t *>(
           args.tail_v)[(first + t) * spec.value_dim + i]);
-    for (int64_t g = 0; g < spec.group; ++g)
-      sums[size_t(g)].add(double(r.tailScores[size_t(g * tail + t)]), v.data());
+    for (int64_t g = 0; g < rowHeads(spec); ++g)
+      if (t < seen(sequence, g))
+        sums[size_t(g)].add(double(r.tailScores[size_t(g * tail + t)]),
+                            v.data());
   }
-  for (int64_t g = 0; g < spec.group; ++g) { // attend_c2, attend_c3
+  for (int64_t g = 0; g < rowHeads(spec); ++g) { // attend_c2, attend_c3
     for (int64_t i = 0; i < spec.value_dim; ++i)
       r.out.push_back(sums[size_t(g)].output(size_t(i)));
     r.lse.push_back(sums[size_t(g)].lse());
   }
+}
+
+int64_t ReferenceDecode::outputIndex(int64_t sequence, int64_t head,
+                                     int64_t g) const {
+  return ((sequence * queryTokens(spec) + g / spec.group) * args.kv_heads +
+          head) *
+             spec.group +
+         g % spec.group;
 }
 
 ReferenceDecode::Row ReferenceDecode::row(int64_t sequence,
@@ -277,11 +293,14 @@ ReferenceDecode::Row ReferenceDecode::row(int64_t sequence,
 void ReferenceDecode::run(int64_t index) const {
   const int64_t sequence = index / args.kv_heads, head = index % args.kv_heads;
   const Row r = row(sequence, head);
-  const int64_t first = index * spec.group;
-  for (size_t i = 0; i < r.out.size(); ++i)
-    args.out[first * spec.value_dim + int64_t(i)] = float(r.out[i]);
-  for (size_t g = 0; args.lse && g < r.lse.size(); ++g)
-    args.lse[first + int64_t(g)] = float(r.lse[g]);
+  for (int64_t g = 0; g < rowHeads(spec); ++g) {
+    const int64_t place = outputIndex(sequence, head, g);
+    for (int64_t i = 0; i < spec.value_dim; ++i)
+      args.out[place * spec.value_dim + i] =
+          float(r.out[size_t(g * spec.value_dim + i)]);
+    if (args.lse)
+      args.lse[place] = float(r.lse[size_t(g)]);
+  }
   for (size_t i = 0; args.kept && i < r.kept.size(); ++i)
     args.kept[index * args.kept_stride + int64_t(i)] = r.kept[i];
 }

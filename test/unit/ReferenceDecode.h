@@ -41,6 +41,8 @@ public:
     std::vector<double> lse;                   ///< per head
   };
   Row row(int64_t sequence, int64_t head) const;
+  /// Where a head of a row (of any query token) has its output and lse.
+  int64_t outputIndex(int64_t sequence, int64_t head, int64_t g) const;
 
   /// Writes out, lse and kept of one row as a kernel does.
   void run(int64_t row) const;
@@ -59,6 +61,8 @@ private:
 
   /// The element bits of q.
   const uint16_t *query(int64_t sequence, int64_t head, int64_t g) const;
+  /// Tail tokens that a head sees; not positive if none.
+  int64_t seen(int64_t sequence, int64_t g) const;
   const uint8_t *slot(const void *plane, int64_t bytes, int64_t sequence,
                       int64_t block, int64_t head) const;
   float toFloat(uint16_t bits) const;

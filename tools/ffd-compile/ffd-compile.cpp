@@ -99,6 +99,11 @@ static cl::opt<int64_t> selectBlock(
     "select-block", cl::cat(category), cl::init(0),
     cl::desc("tokens kept together: 16, 32, 64 or 128 (default: 16)"));
 
+static cl::opt<int64_t> queryTokens(
+    "query-tokens", cl::cat(category), cl::init(1),
+    cl::desc("newest tokens of a sequence that ask at once, 1..8 without a "
+             "file (default: 1)"));
+
 static cl::opt<int64_t> warps("warps", cl::cat(category), cl::init(0),
                               cl::desc("schedule: warps per CTA"));
 static cl::opt<int64_t> ctas("ctas", cl::cat(category), cl::init(0),
@@ -138,7 +143,8 @@ static OwningOpRef<ModuleOp> buildFromFlags(MLIRContext &context,
       options.selectBlock ? options.selectBlock : 16,
       options.scanBits == 16 && !residualBits.getNumOccurrences()
           ? 0
-          : residualBits.getValue());
+          : residualBits.getValue(),
+      queryTokens.getValue());
   if (!spec)
     return {};
   return buildProgram(&context, program, spec, rule.attribute());
@@ -173,8 +179,8 @@ static std::string findIdleOption(const CompilerOptions &options) {
   std::string result;
   if (!inputFile.empty())
     for (const cl::Option *option :
-         std::initializer_list<const cl::Option *>{&program, &selector,
-                                                   &residualBits})
+         std::initializer_list<const cl::Option *>{
+             &program, &selector, &residualBits, &queryTokens})
       if (result.empty())
         result = idle(*option, "with a file, which says itself what to build");
   if (program == Program::Exact)
@@ -185,7 +191,7 @@ static std::string findIdleOption(const CompilerOptions &options) {
   if (program == Program::Append)
     for (const cl::Option *option : std::initializer_list<const cl::Option *>{
              &selector, &group, &selectBlock, &execution, &residualBits,
-             &warps, &ctas, &stages, &slots})
+             &queryTokens, &warps, &ctas, &stages, &slots})
       if (result.empty())
         result = idle(*option, "with --program=append, whose kernel does not "
                                "depend on it");

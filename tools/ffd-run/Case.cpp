@@ -91,7 +91,7 @@ private:
 
   Error find() {
     for (auto [role, tensor, rank, dims] :
-         {std::tuple("q", &q, 3, "[B, Hq, D]"),
+         {std::tuple("q", &q, 3, "[B, Hq, D], or 4 [B, n, Hq, D]"),
           std::tuple("k", &k, 4, "[B or 1, T, Hkv, D]"),
           std::tuple("v", &v, 4, "[B or 1, T, Hkv, Dv]")}) {
       *tensor = file.find(name(role));
@@ -103,7 +103,8 @@ private:
       if (type != DType::F16 && type != DType::BF16 && type != DType::F32)
         return error("tensor '{0}' is {1}, expected dtype F16, BF16 or F32",
                      name(role), (*tensor)->describe());
-      if ((*tensor)->rank() != rank)
+      bool severalTokens = tensor == &q && (*tensor)->rank() == 4;
+      if ((*tensor)->rank() != rank && !severalTokens)
         return error("tensor '{0}' is {1}, expected {2} dimensions {3}",
                      name(role), (*tensor)->describe(), rank, dims);
     }
@@ -120,8 +121,10 @@ private:
 
   Error readShapes() {
     shape.batch = q->shape[0];
-    shape.queryHeads = q->shape[1];
-    shape.headDim = q->shape[2];
+    bool severalTokens = q->rank() == 4;
+    shape.queryTokens = severalTokens ? q->shape[1] : 1;
+    shape.queryHeads = q->shape[1 + severalTokens];
+    shape.headDim = q->shape[2 + severalTokens];
     shape.kvBatch = k->shape[0];
     shape.tokens = k->shape[1];
     shape.kvHeads = k->shape[2];
@@ -162,6 +165,14 @@ private:
       return error("tensor '{0}' has {1} heads for each of the {2} heads of "
                    "'{3}', expected a group of at most 16",
                    q->name, shape.group(), shape.kvHeads, k->name);
+    if (shape.queryTokens < 1 || shape.queryTokens > 8)
+      return error("tensor '{0}' has {1} tokens for each sequence, expected 1 "
+                   "to 8",
+                   q->name, shape.queryTokens);
+    if (shape.group() * shape.queryTokens > 16)
+      return error("tensor '{0}' has {1} tokens of {2} heads for each head of "
+                   "'{3}', expected a product of at most 16",
+                   q->name, shape.queryTokens, shape.group(), k->name);
     if (!is_contained({64, 80, 96, 128, 192, 256}, shape.headDim))
       return error("tensor '{0}' has the head dimension {1}, expected 64, 80, "
                    "96, 128, 192 or 256",

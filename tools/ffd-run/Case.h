@@ -33,6 +33,7 @@ struct CaseShape {
   int64_t batch = 0;            ///< B, sequences of q
   int64_t kvBatch = 0;          ///< sequences of k and v: B or 1
   int64_t tokens = 0;           ///< T, tokens of k and v
+  int64_t queryTokens = 1;      ///< n, newest tokens that ask at once
   int64_t queryHeads = 0;       ///< Hq
   int64_t kvHeads = 0;          ///< Hkv
   int64_t headDim = 0;          ///< D
@@ -49,7 +50,7 @@ struct CaseShape {
 /// A case with its elements.
 struct Case {
   CaseShape shape;
-  HostBuffer q; ///< [batch][queryHeads][headDim]
+  HostBuffer q; ///< [batch][queryTokens][queryHeads][headDim]
   HostBuffer k; ///< [kvBatch][tokens][kvHeads][headDim]
   HostBuffer v; ///< [kvBatch][tokens][kvHeads][valueDim]
 };

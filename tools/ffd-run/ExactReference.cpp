@@ -13,6 +13,7 @@
 
 #include "ffd/Float16.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -27,13 +28,16 @@ static void widen(int32_t element, const uint16_t *from, int64_t count,
     to[i] = elementToF32(element, from[i]);
 }
 
-/// The heads of one group over one kv head of one sequence.
+/// The heads of one group over one kv head of one query token of a sequence.
 static void attendGroup(const Case &c, double smScale, int64_t sequence,
-                        int64_t kvHead, ExactResult &result) {
+                        int64_t token, int64_t kvHead, ExactResult &result) {
   const CaseShape &s = c.shape;
   int64_t kvSequence = s.kvBatch == 1 ? 0 : sequence;
-  int64_t length = s.lengths[sequence];
-  int64_t firstHead = sequence * s.queryHeads + kvHead * s.group();
+  // It does not see the tokens that came after it.
+  int64_t length = std::max<int64_t>(
+      0, s.lengths[sequence] - (s.queryTokens - 1 - token));
+  int64_t firstHead = (sequence * s.queryTokens + token) * s.queryHeads +
+                      kvHead * s.group();
 
   std::vector<double> q(s.group() * s.headDim), k(s.headDim), v(s.valueDim);
   widen(s.element, c.q.as<uint16_t>() + firstHead * s.headDim,
@@ -80,10 +84,13 @@ static void attendGroup(const Case &c, double smScale, int64_t sequence,
 ExactResult exactAttention(const Case &c, double smScale, ThreadPool &pool) {
   const CaseShape &s = c.shape;
   ExactResult result;
-  result.out.assign(s.batch * s.queryHeads * s.valueDim, 0);
-  result.lse.assign(s.batch * s.queryHeads, -kInfinity);
-  pool.parallelFor(s.batch * s.kvHeads, [&](int64_t row) {
-    attendGroup(c, smScale, row / s.kvHeads, row % s.kvHeads, result);
+  int64_t heads = s.batch * s.queryTokens * s.queryHeads;
+  result.out.assign(heads * s.valueDim, 0);
+  result.lse.assign(heads, -kInfinity);
+  pool.parallelFor(s.batch * s.queryTokens * s.kvHeads, [&](int64_t row) {
+    int64_t token = row / s.kvHeads;
+    attendGroup(c, smScale, token / s.queryTokens, token % s.queryTokens,
+                row % s.kvHeads, result);
   });
   return result;
 }

@@ -19,8 +19,8 @@
 namespace ffd::run {
 
 struct ExactResult {
-  std::vector<double> out; ///< [batch][queryHeads][valueDim]
-  std::vector<double> lse; ///< [batch][queryHeads], natural logarithm
+  std::vector<double> out; ///< [batch][queryTokens][queryHeads][valueDim]
+  std::vector<double> lse; ///< [batch][queryTokens][queryHeads], natural logarithm
 };
 
 /// Exact attention of a case. Reads only visible tokens.

@@ -125,7 +125,7 @@ float Runner::scaleOf(const CaseShape &shape) const {
 
 Error Runner::fillCall(const Case &c, int64_t maxSelects, Call &call) const {
   const CaseShape &s = c.shape;
-  int64_t heads = s.batch * s.queryHeads;
+  int64_t heads = s.batch * s.queryTokens * s.queryHeads;
   for (auto [buffer, what, bytes] :
        {std::tuple(&call.out, "output", heads * s.valueDim * 4),
         std::tuple(&call.lse, "lse", heads * 4),
@@ -140,7 +140,8 @@ Error Runner::fillCall(const Case &c, int64_t maxSelects, Call &call) const {
   args.kept = call.kept.data();
   args.kept_stride = maxSelects;
   args.delta = call.delta.as<float>();
-  args.q_batch_stride = s.queryHeads * s.headDim;
+  args.q_token_stride = s.queryHeads * s.headDim;
+  args.q_batch_stride = s.queryTokens * args.q_token_stride;
   args.q_head_stride = s.headDim;
   args.splits = settings.splits;
   args.sm_scale = scaleOf(s);
@@ -243,6 +244,7 @@ Error Runner::timeExact(const Case &c, const ffdSpec &spec, Call &call,
   args.lse = call.args.lse;
   args.q_batch_stride = call.args.q_batch_stride;
   args.q_head_stride = call.args.q_head_stride;
+  args.q_token_stride = call.args.q_token_stride;
   args.tail_head_stride = s.tokens;
   args.tail_batch_stride = s.kvBatch == 1 ? 0 : s.kvHeads * s.tokens;
   args.batch = static_cast<int32_t>(s.batch);
@@ -271,6 +273,11 @@ Expected<CaseResult> Runner::run(const Case &c) {
   request.spec.quant_block = 128;
   request.spec.select_block = settings.selectBlock;
   request.spec.no_residuals = !settings.residuals;
+  request.spec.query_tokens = static_cast<int32_t>(s.queryTokens);
+  if (settings.lag < s.queryTokens - 1)
+    return error("option '--lag' is {0}, expected at least {1} with the {2} "
+                 "query tokens of '{3}q': they must be in the tail",
+                 settings.lag, s.queryTokens - 1, s.queryTokens, s.prefix);
   request.batch = s.batch;
   request.kvHeads = s.kvHeads;
   request.kvBatch = s.kvBatch;

@@ -55,8 +55,8 @@ struct RunOptions {
 /// What a decode with one delta gave.
 struct DeltaResult {
   float delta = 0;
-  std::vector<float> out;    ///< [batch][queryHeads][valueDim]
-  std::vector<float> lse;    ///< [batch][queryHeads]
+  std::vector<float> out;    ///< [batch][queryTokens][queryHeads][valueDim]
+  std::vector<float> lse;    ///< [batch][queryTokens][queryHeads]
   std::vector<uint8_t> kept; ///< [batch][kvHeads][maxSelects], zero-padded
   DecodeBytes bytes;
   double seconds = 0; ///< median over the repeats; NaN if emulated

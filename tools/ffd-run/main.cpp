@@ -363,10 +363,13 @@ public:
   void add(CaseResult &result) {
     const CaseShape &s = result.shape;
     DeltaResult &first = result.deltas.front();
-    add<float>(s.prefix + "o", DType::F32, {s.batch, s.queryHeads, s.valueDim},
-               std::move(first.out));
-    add<float>(s.prefix + "lse", DType::F32, {s.batch, s.queryHeads},
-               std::move(first.lse));
+    // As q was: the axis of tokens is there if they are several.
+    std::vector<int64_t> heads = {s.batch, s.queryHeads};
+    if (s.queryTokens > 1)
+      heads.insert(heads.begin() + 1, s.queryTokens);
+    add<float>(s.prefix + "lse", DType::F32, heads, std::move(first.lse));
+    heads.push_back(s.valueDim);
+    add<float>(s.prefix + "o", DType::F32, heads, std::move(first.out));
     add<uint8_t>(s.prefix + "kept", DType::U8,
                  {s.batch, s.kvHeads, result.maxSelects},
                  std::move(first.kept));

@@ -143,6 +143,7 @@ Results lower(WarpBuilder &b, GPUExp2Op op);
 Results lower(WarpBuilder &b, GPULog2Op op);
 Results lower(WarpBuilder &b, GPUQueueTakeOp op);
 Results lower(WarpBuilder &b, GPUArriveOp op);
+Results lower(WarpBuilder &b, GPUAddCounterOp op);
 // Ring.cpp
 Results lower(WarpBuilder &b, GPURingInitOp op);
 Results lower(WarpBuilder &b, GPURingFillOp op);

@@ -165,3 +165,9 @@ Results mlir::ffd::lower(WarpBuilder &b, GPUArriveOp op) {
   NVVM::BarrierOp::create(b);
   return {b.ne(b.load(b.i32(), op.getFlag(), 4), 0)};
 }
+
+Results mlir::ffd::lower(WarpBuilder &b, GPUAddCounterOp op) {
+  b.ptxVolatile(Type(), "red.relaxed.gpu.global.add.u64 [$0], $1;", "l,l",
+                {op.getCounter(), op.getValue()});
+  return {};
+}

@@ -48,6 +48,11 @@ SmallVector<Value> KernelEmitter::emitRefineRound(TileDistributeOp loop,
   auto take = GPUQueueTakeOp::create(b, b.i32(), b.i32(), shared(plan.keep),
                                      shared(plan.queue), plan.warps);
   Value begin = take.getBegin(), end = take.getEnd();
+  // The last warp's part ends with the list.
+  if (countGiven)
+    b.ifThen(b.band(countGiven, b.eq(warp, plan.warps - 1)), [&] {
+      addKeptCount(b.shr(end, llvm::Log2_64(plan.layout.selectBlock / 16)));
+    });
   int64_t slots = plan.slots, firstBarrier = 8 * plan.stages;
   const ::ffd::Layout &layout = plan.layout;
   Value laneOffset = b.shl(lane, 4);
@@ -309,9 +314,16 @@ LogicalResult KernelEmitter::emitTailShare(TileDistributeOp loop) {
         SmallVector<Value> scores = b.unpack(f);
         Value token = b.add(b.shl(tile, 4), g);
         Value valid[2] = {b.lt(token, tail), b.lt(b.add(token, 8), tail)};
-        for (size_t k = 0; k < scores.size(); ++k)
-          scores[k] = b.select(valid[k / 2 % 2], b.fmul(scores[k], scale),
+        for (size_t k = 0; k < scores.size(); ++k) {
+          Value seen = valid[k / 2 % 2];
+          if (plan.tokens() > 1) {
+            int64_t first = int64_t(k) / 4 * 8 + int64_t(k) % 2;
+            Value limit = seenBy(b.add(b.shl(tq, 1), first), tail);
+            seen = b.lt(b.add(token, int64_t(k) / 2 % 2 * 8), limit);
+          }
+          scores[k] = b.select(seen, b.fmul(scores[k], scale),
                                b.infinity(/*negative=*/true));
+        }
         stepState(state, b.pack(scores), [&] {
           if (early)
             return words;

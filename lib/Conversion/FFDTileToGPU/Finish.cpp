@@ -47,12 +47,21 @@ void KernelEmitter::storeWarpState(const StateValue &state, int64_t headTile) {
 void KernelEmitter::writeOutput(Value h, Value dim, ArrayRef<Value> output,
                                 Value sum, Value reference) {
   // No token: zero. A sum of 0 is not enough: scores of -inf alone give NaN.
-  Value empty = b.eq(length, 0);
+  Value token = queryToken(h);
+  Value empty = token ? b.lt(seenBy(h, length), 1) : b.eq(length, 0);
   Value inverse = b.select(empty, b.cf(0), b.fdiv(b.cf(1), sum));
   SmallVector<Value> scaledOutput;
   for (Value x : output)
     scaledOutput.push_back(b.fmul(x, inverse));
   Value index = b.add(b.mul(b.zext64(row), plan.group), b.zext64(h));
+  if (token) {
+    // [sequence][query token][kv head][head of the group]
+    Value place = b.add(b.mul(sequence, plan.tokens()), token);
+    Value inToken = b.sub(h, b.mul(token, plan.tokenHeads()));
+    index = b.add(b.mul(b.zext64(place), b.zext64(arg(KernelArg::kv_heads))),
+                  b.zext64(head));
+    index = b.add(b.mul(index, plan.tokenHeads()), b.zext64(inToken));
+  }
   Value to =
       b.at(arg(KernelArg::out),
            b.shl(b.add(b.mul(index, plan.layout.valueDim), b.zext64(dim)), 2));

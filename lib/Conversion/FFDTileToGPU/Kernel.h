@@ -81,6 +81,12 @@ private:
   void emitScanQuery();
   void emitRefineQuery();
   Value loadQuery(Value headInGroup);
+  Value queryOffset(Value headInGroup);
+  /// The query token of a head of the row, i32; the last for heads beyond.
+  Value queryToken(Value headInGroup);
+  /// Of `tokens` (i32), those that a head sees: query token i of n does not see
+  /// the last n - 1 - i. Not positive if there are none.
+  Value seenBy(Value headInGroup, Value tokens);
   LogicalResult emitCandidates(TileDistributeOp loop);
   SmallVector<Value> findTailPeaks(Value tile, Value tail);
   Value exactTailScore(Value token, Value headInGroup);
@@ -111,6 +117,8 @@ private:
   void park(StateValue &state);
   void unpark(StateValue &state);
   void storeKept(Value mask, Value block, Value condition);
+  Value countSelects(Value mask);
+  void addKeptCount(Value count);
 
   // Pieces of the scan that candidates and share have in common.
   struct Folded {
@@ -188,6 +196,7 @@ private:
   Value length;       ///< i32: visible tokens of the sequence
   DenseMap<int, Value> args;
   Value keptGiven; ///< i1, null if the program has no kept mask
+  Value countGiven; ///< i1: kept blocks are counted; null like keptGiven
   Value ringBase, warpBarriers;
 
   // Values of tile ops.

@@ -86,7 +86,7 @@ FailureOr<KernelPlan> mlir::ffd::makePlan(TileTeamsOp teams,
   plan.layout = plan.spec.getLayout();
   plan.traits = ProgramTraits::of(teams);
   plan.copies = arch.bulkCopies ? CopyKind::bulk : CopyKind::async;
-  plan.group = plan.spec.getGroup();
+  plan.group = plan.spec.getRowHeads();
   plan.bits = plan.spec.getScanBits();
   plan.groups = plan.layout.channelGroups();
   plan.valueTiles = plan.layout.paddedValueDim() / 16;

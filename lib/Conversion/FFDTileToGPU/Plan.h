@@ -37,7 +37,7 @@ struct KernelPlan {
   ProgramTraits traits;
   CopyKind copies;
 
-  int64_t group;      ///< G
+  int64_t group;      ///< query heads of a row, of all query tokens
   int64_t bits;       ///< b
   int64_t groups;     ///< channel groups of 32
   int64_t valueTiles; ///< tiles of 16 value dims
@@ -59,6 +59,9 @@ struct KernelPlan {
     return codeWords % 4 == 0 ? 4 : codeWords % 2 == 0 ? 2 : 1;
   }
   int64_t threads() const { return warps * 32; }
+  /// Query tokens, and heads of the group of one of them.
+  int64_t tokens() const { return spec.getQueryTokens(); }
+  int64_t tokenHeads() const { return spec.getGroup(); }
   /// Whether the codes of the candidate blocks may wait in registers while the
   /// query is quantised.
   bool candidatesEarly() const {

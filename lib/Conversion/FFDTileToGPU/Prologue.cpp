@@ -36,12 +36,37 @@ LogicalResult KernelEmitter::emitExactExtent(TileExactExtentOp op) {
 // Query
 //===----------------------------------------------------------------------===//
 
-/// The fragment of a head of the group, zero beyond the head dim.
-Value KernelEmitter::loadQuery(Value headInGroup) {
-  Value heads = b.add(b.mul(head, plan.group), headInGroup);
+Value KernelEmitter::queryToken(Value headInGroup) {
+  if (plan.tokens() == 1)
+    return {};
+  return b.smin(b.udiv(headInGroup, b.c32(plan.tokenHeads())),
+                b.c32(plan.tokens() - 1));
+}
+
+Value KernelEmitter::seenBy(Value headInGroup, Value tokens) {
+  Value token = queryToken(headInGroup);
+  return token ? b.add(b.add(tokens, token), 1 - plan.tokens()) : tokens;
+}
+
+/// Elements from the first query to that of a head of the row.
+Value KernelEmitter::queryOffset(Value headInGroup) {
+  Value token = queryToken(headInGroup);
+  Value inToken = headInGroup;
+  if (token)
+    inToken = b.sub(headInGroup, b.mul(token, plan.tokenHeads()));
+  Value heads = b.add(b.mul(head, plan.tokenHeads()), inToken);
   Value offset =
       b.add(b.mul(b.zext64(sequence), arg(KernelArg::q_batch_stride)),
             b.mul(b.zext64(heads), arg(KernelArg::q_head_stride)));
+  if (token)
+    offset =
+        b.add(offset, b.mul(b.zext64(token), arg(KernelArg::q_token_stride)));
+  return offset;
+}
+
+/// The fragment of a head of the group, zero beyond the head dim.
+Value KernelEmitter::loadQuery(Value headInGroup) {
+  Value offset = queryOffset(headInGroup);
   Value base = b.at(b.at(arg(KernelArg::q), b.shl(offset, 1)), b.shl(tq, 3));
   SmallVector<Value> words;
   for (int64_t channel = 0; channel < 32 * plan.groups; channel += 16) {
@@ -322,7 +347,6 @@ SmallVector<Value> KernelEmitter::findTailPeaks(Value tile, Value tail) {
     return b.pack(words);
   };
   Value token = b.add(b.shl(tile, 4), g);
-  Value valid[2] = {b.lt(token, tail), b.lt(b.add(token, 8), tail)};
   SmallVector<Value> peaks;
   for (int64_t t = 0; t < plan.headTiles; ++t) {
     Value query = loadQuery(b.smin(b.add(g, 8 * t), b.c32(plan.group - 1)));
@@ -332,9 +356,8 @@ SmallVector<Value> KernelEmitter::findTailPeaks(Value tile, Value tail) {
     };
     SmallVector<Value> f = dot(keys, query);
     GPUWarpBarrierOp::create(b);
-    SmallVector<Value> sum =
-        dot(magnitude(loadTailKeys(tile, tail, /*again=*/true)),
-            magnitude(query));
+    SmallVector<Value> sum = dot(
+        magnitude(loadTailKeys(tile, tail, /*again=*/true)), magnitude(query));
     // Numbers that are not finite, or nearly so, may not hide: then every token
     // is looked at.
     Value wild = b.cbool(false);
@@ -348,6 +371,8 @@ SmallVector<Value> KernelEmitter::findTailPeaks(Value tile, Value tail) {
     wild = any(wild);
     SmallVector<Value> masks[2];
     for (int64_t c : {0, 1}) {
+      Value seen = seenBy(b.add(b.shl(tq, 1), 8 * t + c), tail);
+      Value valid[2] = {b.lt(token, seen), b.lt(b.add(token, 8), seen)};
       Value low = b.infinity(/*negative=*/true), upper[2];
       for (int64_t k : {0, 1}) {
         Value error = b.fma(sum[2 * k + c], b.cf(kError), b.cf(kTiny));
@@ -387,11 +412,8 @@ Value KernelEmitter::exactTailScore(Value token, Value headInGroup) {
   Value inToken = b.shl(b.band(lane, 7), 2);
   Value key =
       b.at(tailRow(KernelArg::tail_k, plan.layout.headDim, token), inToken);
-  Value heads = b.add(b.mul(head, plan.group), headInGroup);
-  Value offset =
-      b.add(b.mul(b.zext64(sequence), arg(KernelArg::q_batch_stride)),
-            b.mul(b.zext64(heads), arg(KernelArg::q_head_stride)));
-  Value query = b.at(b.at(arg(KernelArg::q), b.shl(offset, 1)), inToken);
+  Value query = b.at(
+      b.at(arg(KernelArg::q), b.shl(queryOffset(headInGroup), 1)), inToken);
   SmallVector<Value> k, q;
   for (int64_t n = 0; n < words; ++n) {
     k.push_back(b.loadConstant(b.i32(), b.at(key, 32 * n), 4));

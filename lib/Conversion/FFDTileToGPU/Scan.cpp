@@ -82,6 +82,26 @@ void KernelEmitter::storeKept(Value mask, Value block, Value condition) {
   });
 }
 
+/// Selection blocks of a mask, which has a bit for each of their tiles.
+Value KernelEmitter::countSelects(Value mask) {
+  int64_t tiles = plan.layout.selectBlock / 16, first = 0;
+  for (int64_t tile = 0; tile < plan.tilesPerBlock(); tile += tiles)
+    first |= int64_t(1) << tile;
+  return LLVM::CtPopOp::create(b, b.i32(), b.band(mask, first));
+}
+
+/// Adds to the row's counter, from one lane of the warp.
+void KernelEmitter::addKeptCount(Value count) {
+  b.ifThen(b.band(b.eq(lane, 0), b.ne(count, 0)), [&] {
+    // Read again, so that it need not live through the loops.
+    Value here = plan.sharesCoordinates()
+                     ? b.load(b.i32(), shared(plan.coordinates), 4)
+                     : row;
+    GPUAddCounterOp::create(
+        b, b.at(arg(KernelArg::kept_count), scaled(here, 8)), b.zext64(count));
+  });
+}
+
 Value KernelEmitter::emitBlockMask(Value stageAddress,
                                    ThresholdValue threshold) {
   Value scales = loadFragment(
@@ -162,6 +182,8 @@ SmallVector<Value> KernelEmitter::emitScanLoop(TileDistributeOp loop,
           Value block = b.add(b.add(share->first, warp),
                               b.mul(b.add(iteration0, i), share->stride));
           storeKept(mask, block, keptGiven);
+          if (!plan.traits.refines)
+            b.ifThen(countGiven, [&] { addKeptCount(countSelects(mask)); });
         }
         Value following = b.add(stage, 1);
         following = b.select(b.lt(following, plan.stages), following, b.c32(0));
@@ -211,6 +233,8 @@ void KernelEmitter::emitPlainMasks(TileDistributeOp loop, Value iteration0,
         for (int64_t k = 0; k < selects; ++k)
           b.store(b.trunc(b.getI8Type(), b.c32(1)), b.at(to, k), 1);
       });
+    if (keeps && !plan.traits.refines)
+      b.ifThen(countGiven, [&] { addKeptCount(b.mul(count, selects)); });
   }
   if (plan.traits.refines)
     b.store(b.trunc(b.getI8Type(), mask),
@@ -259,6 +283,8 @@ LogicalResult KernelEmitter::emitShare(TileDistributeOp loop,
   if (stores && !keptGiven) {
     Value number = LLVM::PtrToIntOp::create(b, b.i64(), arg(KernelArg::kept));
     keptGiven = b.ne(number, 0);
+    number = LLVM::PtrToIntOp::create(b, b.i64(), arg(KernelArg::kept_count));
+    countGiven = b.ne(number, 0);
   }
 
   Value zero = b.c32(0);

@@ -24,8 +24,8 @@ static constexpr float kInfinity = std::numeric_limits<float>::infinity();
 /// The outputs of one head, in plain order, and returns the sum of its weights.
 Value Emitter::collapse(const StateValue &state, Value head, Value out) {
   for (int64_t m = 0; m < valueDim / 16; ++m) {
-    Value result = b.loadF32(b.at(
-        b.at(state.plain, b.mul(head, b.i64(valueDim * 4))), m * 64));
+    Value result = b.loadF32(
+        b.at(b.at(state.plain, b.mul(head, b.i64(valueDim * 4))), m * 64));
     if (state.hasFragments) {
       Value from = b.at(state.fragments, b.mul(head, b.i64(valueDim * 32)));
       // Lanes of odd words belong to dim + 8.
@@ -34,8 +34,8 @@ Value Emitter::collapse(const StateValue &state, Value head, Value out) {
         SmallVector<int64_t> lanes;
         for (int64_t lane = 0; lane < 16; ++lane)
           lanes.push_back(lane / 2 % 2 == dim / 8);
-        return {b.select(b.constantVector(b.getI1Type(), lanes), sum,
-                         b.zeros())};
+        return {
+            b.select(b.constantVector(b.getI1Type(), lanes), sum, b.zeros())};
       };
       result = b.add(result, b.foldTree(leaf)[0]);
     }
@@ -49,6 +49,20 @@ void Emitter::writeResult(Value head, Value outputs, Value reference,
                           Value sum) {
   Value empty = b.cmp(FloatCmp::OEQ, reference, b.f32(-kInfinity));
   Value number = b.add(b.mul(row, b.i64(group)), head);
+  if (const int64_t tokens = spec.getQueryTokens(); tokens > 1) {
+    const int64_t perToken = spec.getGroup();
+    Value token = b.div(head, b.i64(perToken));
+    Value inToken = b.sub(head, b.mul(token, b.i64(perToken)));
+    Value heads = b.mul(b.sext(arg(KernelArg::kv_heads), b.getI64Type()),
+                        b.i64(perToken));
+    number = b.add(b.mul(b.add(b.mul(sequence, b.i64(tokens)), token), heads),
+                   b.add(b.mul(kvHead, b.i64(perToken)), inToken));
+    // A query token from before the sequence sees nothing, in tiles that others
+    // see.
+    Value address = b.at(arg(KernelArg::lengths), b.shl(sequence, 2));
+    Value length = b.sext(b.load(b.getI32Type(), address, 4), b.getI64Type());
+    empty = b.cmp(IntCmp::sle, b.add(length, token), b.i64(tokens - 1));
+  }
   Value to =
       b.at(arg(KernelArg::out), b.mul(number, b.i64(layout.valueDim * 4)));
   for (int64_t m = 0; m < layout.valueDim / 16; ++m) {
@@ -57,12 +71,11 @@ void Emitter::writeResult(Value head, Value outputs, Value reference,
     b.store(b.select(empty, b.zeros(), o), b.at(to, m * 64), 4);
   }
   Value lse = arg(KernelArg::lse);
-  Value wanted =
-      LLVM::ICmpOp::create(b, LLVM::ICmpPredicate::ne, lse,
-                           LLVM::ZeroOp::create(b, b.ptrType()));
+  Value wanted = LLVM::ICmpOp::create(b, LLVM::ICmpPredicate::ne, lse,
+                                      LLVM::ZeroOp::create(b, b.ptrType()));
   b.ifThen(wanted, [&] {
     Value log = b.extract(b.log(b.splat(sum)), 0);
-    Value nothing = b.cmp(FloatCmp::OEQ, sum, b.f32(0));
+    Value nothing = b.ori(empty, b.cmp(FloatCmp::OEQ, sum, b.f32(0)));
     b.store(b.select(nothing, b.f32(-kInfinity), b.add(reference, log)),
             b.at(lse, b.shl(number, 2)), 4);
   });
@@ -88,14 +101,12 @@ LogicalResult Emitter::emit(TileFinishOp op) {
 
   auto finishShared = [&] {
     Value workspace = arg(KernelArg::workspace);
-    Value rows =
-        b.mul(b.sext(arg(KernelArg::batch), b.getI64Type()),
-              b.sext(arg(KernelArg::kv_heads), b.getI64Type()));
-    Value counters =
-        b.andi(b.add(b.shl(rows, 2), b.i64(127)), b.i64(-128));
+    Value rows = b.mul(b.sext(arg(KernelArg::batch), b.getI64Type()),
+                       b.sext(arg(KernelArg::kv_heads), b.getI64Type()));
+    Value counters = b.andi(b.add(b.shl(rows, 2), b.i64(127)), b.i64(-128));
     Value pieceBytes = b.i64(group * headBytes);
-    Value pieces = b.at(b.at(workspace, counters),
-                        b.mul(b.mul(row, splits), pieceBytes));
+    Value pieces =
+        b.at(b.at(workspace, counters), b.mul(b.mul(row, splits), pieceBytes));
     Value mine = b.at(pieces, b.mul(split, pieceBytes));
     b.loop(group, [&](Value head) {
       Value to = b.at(mine, b.mul(head, b.i64(headBytes)));
@@ -115,9 +126,7 @@ LogicalResult Emitter::emit(TileFinishOp op) {
       b.store(b.i32(0), counter, 4);
       b.loop(group, [&](Value head) {
         Value heads = b.at(pieces, b.mul(head, b.i64(headBytes)));
-        auto piece = [&](Value s) {
-          return b.at(heads, b.mul(s, pieceBytes));
-        };
+        auto piece = [&](Value s) { return b.at(heads, b.mul(s, pieceBytes)); };
         Value top = b.alloca(64), total = b.alloca(64);
         b.store(b.f32(-kInfinity), top, 4);
         b.loop(b.i64(0), splits, [&](Value s) {

@@ -32,21 +32,26 @@ LogicalResult Emitter::emit(TileQueryOp op) {
   QueryValue query;
   query.smScale = arg(KernelArg::sm_scale);
   query.natural = b.alloca(group * paddedDim * 4);
-  Value first = b.mul(kvHead, b.i64(group));
-  Value base =
-      b.add(b.mul(sequence, arg(KernelArg::q_batch_stride)),
-            b.mul(first, arg(KernelArg::q_head_stride)));
+  const int64_t perToken = spec.getGroup();
+  Value first = b.mul(kvHead, b.i64(perToken));
+  Value base = b.add(b.mul(sequence, arg(KernelArg::q_batch_stride)),
+                     b.mul(first, arg(KernelArg::q_head_stride)));
   b.loop(group, [&](Value head) {
-    Value element =
-        b.add(base, b.mul(head, arg(KernelArg::q_head_stride)));
+    Value element = b.add(base, b.mul(head, arg(KernelArg::q_head_stride)));
+    if (group > perToken) {
+      Value token = b.div(head, b.i64(perToken));
+      Value inToken = b.sub(head, b.mul(token, b.i64(perToken)));
+      element = b.add(b.add(base, b.mul(token, arg(KernelArg::q_token_stride))),
+                      b.mul(inToken, arg(KernelArg::q_head_stride)));
+    }
     Value from = b.at(arg(KernelArg::q), b.shl(element, 1));
     Value to = b.at(query.natural, b.mul(head, b.i64(paddedDim * 4)));
     for (int64_t c = 0; c < paddedDim; c += 16) {
-      Value q = c < layout.headDim
-                    ? b.widen(b.load(b.vec(b.getI16Type()),
-                                     b.at(from, 2 * c), 2),
-                              spec.isBF16())
-                    : b.zeros();
+      Value q =
+          c < layout.headDim
+              ? b.widen(b.load(b.vec(b.getI16Type()), b.at(from, 2 * c), 2),
+                        spec.isBF16())
+              : b.zeros();
       b.store(q, b.at(to, 4 * c), 64);
     }
   });
@@ -84,13 +89,12 @@ void Emitter::quantiseQuery(QueryValue &query) {
 
   // query_c1. Channels that pad the head dimension count as zero whatever is
   // in memory there.
-  Value smaxRow =
-      b.at(arg(KernelArg::smax), b.mul(row, b.i64(2 * paddedDim)));
+  Value smaxRow = b.at(arg(KernelArg::smax), b.mul(row, b.i64(2 * paddedDim)));
   SmallVector<Value> smax;
   Value top = b.constant(words, int64_t(0));
   for (int64_t v = 0; v < vectors; ++v) {
-    Value s = b.widen(
-        b.load(b.vec(b.getI16Type()), b.at(smaxRow, 32 * v), 2), spec.isBF16());
+    Value s = b.widen(b.load(b.vec(b.getI16Type()), b.at(smaxRow, 32 * v), 2),
+                      spec.isBF16());
     if (layout.headDim % 32 && v >= vectors - 2) {
       SmallVector<int64_t> real;
       for (int64_t place = 16 * v; place < 16 * v + 16; ++place)
@@ -106,8 +110,8 @@ void Emitter::quantiseQuery(QueryValue &query) {
     Value bits = b.reduceMax(top);
     Value usable = b.andi(b.cmp(IntCmp::sgt, bits, b.i32(0)),
                           b.cmp(IntCmp::slt, bits, b.i32(0x7F800000)));
-    exponent = b.select(usable, clampInt(b, exponentOf(b, bits), -126, 126),
-                        b.i32(0));
+    exponent =
+        b.select(usable, clampInt(b, exponentOf(b, bits), -126, 126), b.i32(0));
     query.rescale = powerOfTwo(b, b.sub(b.i32(0), exponent));
     for (Value &s : smax)
       s = b.roundToF16(b.mul(s, b.splat(query.rescale)));
@@ -149,8 +153,8 @@ void Emitter::quantiseQuery(QueryValue &query) {
     };
     for (int64_t v = 0; v < vectors; ++v) {
       Value x = b.absBits(b.loadF32(b.at(quantised, 64 * v)));
-      largest = b.max(largest,
-                      b.select(isZero(v), b.constant(words, int64_t(0)), x));
+      largest =
+          b.max(largest, b.select(isZero(v), b.constant(words, int64_t(0)), x));
     }
     Value a = b.reduceMax(largest);
     Value e = clampInt(b, b.sub(exponentOf(b, a), b.i32(14)), 0, 15);
@@ -166,8 +170,8 @@ void Emitter::quantiseQuery(QueryValue &query) {
 
   // query_c4 and c5, lane = head.
   Value m = b.loadF32(maxima);
-  query.nonFinite = b.cmp(IntCmp::sge, b.reduceMax(b.absBits(m)),
-                          b.i32(0x7F800000));
+  query.nonFinite =
+      b.cmp(IntCmp::sge, b.reduceMax(b.absBits(m)), b.i32(0x7F800000));
   Value small = b.cmp(FloatCmp::OLT, m, b.splat(b.f32(0x1p-100f)));
   m = b.select(small, b.zeros(), m);
   Value unit = b.div(m, b.splat(b.f32(126)));

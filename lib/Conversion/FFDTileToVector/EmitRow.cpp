@@ -19,8 +19,9 @@ using namespace mlir::ffd;
 
 Emitter::Emitter(func::FuncOp kernel, TileTeamsOp teams, const CpuIsa &isa)
     : kernel(kernel), teams(teams), b(teams.getLoc(), kernel, isa),
-      spec(teams.getSpec()), layout(spec.getLayout()), group(spec.getGroup()),
-      paddedDim(layout.paddedHeadDim()), valueDim(layout.paddedValueDim()) {}
+      spec(teams.getSpec()), layout(spec.getLayout()),
+      group(spec.getRowHeads()), paddedDim(layout.paddedHeadDim()),
+      valueDim(layout.paddedValueDim()) {}
 
 LogicalResult Emitter::run() {
   // Fields are loaded once, at the start: the struct does not change, but LLVM
@@ -39,7 +40,40 @@ LogicalResult Emitter::run() {
   indices[teams.getRow()] = row;
   indices[teams.getSplit()] = split;
   indices[teams.getSplits()] = splits;
-  return emitBlock(teams.getRegion().front());
+  bool keeps =
+      teams.walk([](TileStoreKeptOp) { return WalkResult::interrupt(); })
+          .wasInterrupted();
+  if (keeps) {
+    keptHere = b.alloca(64);
+    b.store(b.i64(0), keptHere, 8);
+  }
+  if (failed(emitBlock(teams.getRegion().front())))
+    return failure();
+  if (keeps)
+    addKeptCount();
+  return success();
+}
+
+/// One addition per piece: threads of many pieces meet at the row's counter.
+void Emitter::addKeptCount() {
+  Value counts = arg(KernelArg::kept_count);
+  Value wanted = LLVM::ICmpOp::create(b, LLVM::ICmpPredicate::ne, counts,
+                                      LLVM::ZeroOp::create(b, b.ptrType()));
+  b.ifThen(wanted, [&] {
+    LLVM::AtomicRMWOp::create(
+        b, LLVM::AtomicBinOp::add, b.at(counts, b.shl(row, 3)),
+        b.load(b.getI64Type(), keptHere, 8), LLVM::AtomicOrdering::monotonic,
+        /*syncscope=*/StringRef(), /*alignment=*/8);
+  });
+}
+
+Value Emitter::seenBy(int64_t head, const TailValue &tail) {
+  const int64_t hidden = spec.getQueryTokens() - 1 - head / spec.getGroup();
+  SmallVector<int64_t> lanes = llvm::to_vector(llvm::seq<int64_t>(0, 16));
+  Value count =
+      hidden ? b.min(tail.valid, b.sub(tail.left, b.i64(hidden))) : tail.valid;
+  return b.cmp(IntCmp::slt, b.constantVector(b.getI32Type(), lanes),
+               b.splat(b.trunc(count, b.getI32Type())));
 }
 
 Value Emitter::arg(KernelArg field) {
@@ -179,6 +213,6 @@ LogicalResult Emitter::emit(TileLoadTailOp op) {
   };
   set(op.getResult(),
       TailValue{rows(KernelArg::tail_k, layout.headDim),
-                rows(KernelArg::tail_v, layout.valueDim), valid});
+                rows(KernelArg::tail_v, layout.valueDim), valid, left});
   return success();
 }

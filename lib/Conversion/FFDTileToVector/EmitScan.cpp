@@ -35,7 +35,7 @@ public:
   Scan(VectorBuilder &b, SpecAttr spec, const QueryValue &query,
        const ThumbnailValue &thumbnail)
       : b(b), spec(spec), layout(spec.getLayout()), query(query),
-        thumbnail(thumbnail), group(spec.getGroup()),
+        thumbnail(thumbnail), group(spec.getRowHeads()),
         dim(layout.paddedHeadDim()), words(layout.wordsPerTile()),
         fields(layout.fieldsPerByte()) {}
 

@@ -30,23 +30,21 @@ LogicalResult Emitter::emit(TileToUnitsOp op) {
   if (!dot)
     return op.emitOpError("operand 'logits' is not the result of "
                           "'ffd.tile.dot', expected scores of tail tokens");
-  Value valid = get<TailValue>(dot.getTail()).valid;
-  SmallVector<int64_t> lanes = llvm::to_vector(llvm::seq<int64_t>(0, 16));
-  Value exists = b.cmp(IntCmp::slt, b.constantVector(b.getI32Type(), lanes),
-                       b.splat(b.trunc(valid, b.getI32Type())));
+  const TailValue tail = get<TailValue>(dot.getTail());
   Value data = b.alloca(group * 64);
   Value lowest = b.constant(b.vec(b.getI32Type()), int64_t(-kBound));
   Value bad;
   for (int64_t head = 0; head < group; ++head) {
+    Value exists = seenBy(head, tail);
     Value f = b.loadF32(b.at(logits, head * 64));
     Value units = math::FloorOp::create(
         b, b.div(f, b.splat(b.extract(query.unit, head))));
     b.store(b.select(exists, toUnits(b, units), lowest), b.at(data, head * 64),
             64);
-    Value here = b.notFinite(f);
+    Value here = b.andi(b.notFinite(f), exists);
     bad = bad ? b.ori(bad, here) : here;
   }
-  bad = b.bitcast(b.getI16Type(), b.andi(bad, exists));
+  bad = b.bitcast(b.getI16Type(), bad);
   bad = b.cmp(IntCmp::ne, bad, b.constant(b.getI16Type(), int64_t(0)));
   set(op.getResult(), ScoresValue{data, 1, {}, bad});
   return success();
@@ -131,6 +129,10 @@ LogicalResult Emitter::emit(TileFullOp op) {
 
 LogicalResult Emitter::emit(TileStoreKeptOp op) {
   Value bits = get<MaskValue>(op.getMask()).bits;
+  Value count = LLVM::CtPopOp::create(b, b.getI32Type(), bits);
+  b.store(
+      b.add(b.load(b.getI64Type(), keptHere, 8), b.zext(count, b.getI64Type())),
+      keptHere, 8);
   Value kept = arg(KernelArg::kept);
   Value wanted = LLVM::ICmpOp::create(b, LLVM::ICmpPredicate::ne, kept,
                                       LLVM::ZeroOp::create(b, b.ptrType()));

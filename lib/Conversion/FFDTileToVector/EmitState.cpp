@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// attend_c2 of docs/numerics.md, tile by tile. The reference follows the largest
-// score only when that is 8 above it: then the outputs are scaled down, which is
-// rare, and weights stay below e^8. Weights are f32, like the outputs.
+// attend_c2 of docs/numerics.md, tile by tile. The reference follows the
+// largest score only when that is 8 above it: then the outputs are scaled down,
+// which is rare, and weights stay below e^8. Weights are f32, like the outputs.
 //
 //===----------------------------------------------------------------------===//
 
@@ -34,9 +34,8 @@ LogicalResult Emitter::emit(TileInitOp op) {
       teams.walk([](TileLoadBodyOp) { return WalkResult::interrupt(); })
           .wasInterrupted();
   auto clear = [&](Value buffer, int64_t bytes) {
-    b.loop(bytes / 64, [&](Value i) {
-      b.store(b.zeros(), b.at(buffer, b.shl(i, 6)), 64);
-    });
+    b.loop(bytes / 64,
+           [&](Value i) { b.store(b.zeros(), b.at(buffer, b.shl(i, 6)), 64); });
   };
   clear(state.plain, group * valueDim * 4);
   clear(state.sums, group * 64);
@@ -55,13 +54,12 @@ void Emitter::emitRebase(const StateValue &state, Value logits) {
   SmallVector<Value> tops;
   Value any;
   for (int64_t head = 0; head < group; ++head) {
-    Value top = b.max(b.reduceMax(b.loadF32(b.at(logits, head * 64))),
-                      b.f32(kLowest));
+    Value top =
+        b.max(b.reduceMax(b.loadF32(b.at(logits, head * 64))), b.f32(kLowest));
     tops.push_back(top);
     Value reference =
         b.load(b.getF32Type(), b.at(state.reference, 4 * head), 4);
-    Value high =
-        b.cmp(FloatCmp::OGT, top, b.add(reference, b.f32(kSlack)));
+    Value high = b.cmp(FloatCmp::OGT, top, b.add(reference, b.f32(kSlack)));
     any = any ? b.ori(any, high) : high;
   }
   b.ifThen(any, [&] {
@@ -117,13 +115,10 @@ LogicalResult Emitter::emit(TileAccumulateOp op) {
   set(op.getResult(), state);
 
   if (isa<TailType>(op.getValues().getType())) {
-    const TailValue &tail = get<TailValue>(op.getValues());
-    SmallVector<int64_t> lanes = llvm::to_vector(llvm::seq<int64_t>(0, 16));
-    Value exists = b.cmp(IntCmp::slt, b.constantVector(b.getI32Type(), lanes),
-                         b.splat(b.trunc(tail.valid, b.getI32Type())));
+    const TailValue tail = get<TailValue>(op.getValues());
     Value masked = b.alloca(group * 64);
     for (int64_t head = 0; head < group; ++head)
-      b.store(b.select(exists, b.loadF32(b.at(logits, head * 64)),
+      b.store(b.select(seenBy(head, tail), b.loadF32(b.at(logits, head * 64)),
                        b.splat(b.f32(-kInfinity))),
               b.at(masked, head * 64), 64);
     emitRebase(state, masked);
@@ -165,8 +160,8 @@ void Emitter::accumulateRows(const StateValue &state, Value weights,
       SmallVector<Value> p;
       for (int64_t t = 0; t < tokens; ++t)
         for (int64_t h = 0; h < heads; ++h) {
-          Value at = b.at(b.at(ours, h * 64 + 4 * t),
-                          b.mul(step, b.i64(4 * tokens)));
+          Value at =
+              b.at(b.at(ours, h * 64 + 4 * t), b.mul(step, b.i64(4 * tokens)));
           p.push_back(b.splat(b.load(b.getF32Type(), at, 4)));
         }
       b.loop(layout.valueDim / 16, [&](Value chunk) {
@@ -175,10 +170,9 @@ void Emitter::accumulateRows(const StateValue &state, Value weights,
         for (int64_t h = 0; h < heads; ++h)
           sums.push_back(b.loadF32(b.at(to, h * valueDim * 4)));
         for (int64_t t = 0; t < tokens; ++t) {
-          Value at = b.at(b.at(from, t * layout.valueDim * 2),
-                          b.shl(chunk, 5));
-          Value v = b.widen(b.load(b.vec(b.getI16Type()), at, 2),
-                            spec.isBF16());
+          Value at = b.at(b.at(from, t * layout.valueDim * 2), b.shl(chunk, 5));
+          Value v =
+              b.widen(b.load(b.vec(b.getI16Type()), at, 2), spec.isBF16());
           for (int64_t h = 0; h < heads; ++h)
             sums[h] = b.fma(p[t * heads + h], v, sums[h]);
         }

@@ -26,7 +26,7 @@ namespace mlir::ffd {
 //===--- What tile values become
 //-------------------------------------------===//
 //
-// G: query heads of the row, Dp: padded head dim. Buffers are 64-byte aligned.
+// G: query heads of the row, those of all query tokens; Dp: padded head dim. Buffers are 64-byte aligned.
 
 /// `!ffd.query`. Per-head numbers are lanes of vectors, lane = head.
 struct QueryValue {
@@ -57,6 +57,7 @@ struct BodyValue {
 struct TailValue {
   Value keys, values;
   Value valid; ///< i64, 1..16
+  Value left;  ///< i64, tokens of the tail from this tile on
 };
 
 /// `!ffd.scores`: i32 [G][vectors][16], the larger scores of two tokens in each
@@ -140,6 +141,7 @@ public:
 private:
   LogicalResult emitOp(Operation *op);
   LogicalResult emitBlock(Block &block);
+  void addKeptCount();
 
   // Structure (EmitDistribute.cpp).
   LogicalResult emit(TileDistributeOp op);
@@ -207,6 +209,9 @@ private:
   void set(Value value, T emitted) {
     values.insert_or_assign(value, TileValue(std::move(emitted)));
   }
+  /// Which lanes of a tile of the tail a head sees: vector<16xi1>. Query token i
+  /// of n does not see the last n - 1 - i tokens.
+  Value seenBy(int64_t head, const TailValue &tail);
   /// An i64 for an index value.
   Value index(Value value) { return indices.lookup(value); }
   Value arg(KernelArg field);
@@ -221,6 +226,7 @@ private:
   // Of the row.
   Value row, split, splits, sequence, kvHead;
   Value visibleBlocks; ///< committed blocks, once `extent` has run
+  Value keptHere; ///< i64 in memory: selection blocks kept so far, null: no mask
   DenseMap<Value, TileValue> values;
   DenseMap<Value, Value> indices;
   SmallVector<Value> arguments;

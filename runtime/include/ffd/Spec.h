@@ -52,22 +52,35 @@ inline Layout layoutOf(const ffdSpec &spec) {
   return layout;
 }
 
+/// Newest tokens of a sequence that ask at once: 0 in the field is 1.
+inline int32_t queryTokens(const ffdSpec &spec) {
+  return spec.query_tokens == 0 ? 1 : spec.query_tokens;
+}
+/// Queries that share a kv head: those of its group, of all query tokens.
+inline int32_t rowHeads(const ffdSpec &spec) {
+  return spec.group * queryTokens(spec);
+}
+
 inline bool operator==(const ffdSpec &a, const ffdSpec &b) {
   return a.head_dim == b.head_dim && a.value_dim == b.value_dim &&
          a.group == b.group && a.element == b.element &&
          a.scan_bits == b.scan_bits && a.quant_block == b.quant_block &&
-         a.select_block == b.select_block && a.no_residuals == b.no_residuals;
+         a.select_block == b.select_block && a.no_residuals == b.no_residuals &&
+         queryTokens(a) == queryTokens(b);
 }
 inline bool operator!=(const ffdSpec &a, const ffdSpec &b) { return !(a == b); }
 
-/// `d128-v128-g4-f16-b2-q128-s16`, with `-r0` where there are no residuals.
+/// `d128-v128-g4-f16-b2-q128-s16`, with `-r0` where there are no residuals and
+/// `-n4` where four tokens ask at once.
 inline std::string specName(const ffdSpec &spec) {
   return "d" + std::to_string(spec.head_dim) + "-v" +
          std::to_string(spec.value_dim) + "-g" + std::to_string(spec.group) +
          "-" + elementName(spec.element) + "-b" +
          std::to_string(spec.scan_bits) + "-q" +
          std::to_string(spec.quant_block) + "-s" +
-         std::to_string(spec.select_block) + (spec.no_residuals ? "-r0" : "");
+         std::to_string(spec.select_block) + (spec.no_residuals ? "-r0" : "") +
+         (queryTokens(spec) > 1 ? "-n" + std::to_string(queryTokens(spec))
+                                : "");
 }
 
 /// Checks the limits that abi.h states; with `ablations` those of what only CPU
@@ -95,6 +108,13 @@ inline Status checkSpec(const ffdSpec &spec, bool ablations = false) {
     return bad("no_residuals", spec.no_residuals, "1 with scan_bits 16");
   if (spec.no_residuals != 0 && !(ablations && spec.no_residuals == 1))
     return bad("no_residuals", spec.no_residuals, ablations ? "0 or 1" : "0");
+  if (spec.query_tokens < 0 || spec.query_tokens > 8)
+    return bad("query_tokens", spec.query_tokens, "1 to 8");
+  if (rowHeads(spec) > 16)
+    return Status::invalid("'ffdSpec' has group * query_tokens = " +
+                           std::to_string(spec.group) + " * " +
+                           std::to_string(spec.query_tokens) +
+                           ", expected at most 16");
   if (spec.quant_block != 128)
     return bad("quant_block", spec.quant_block, "128");
   if (sb != 16 && sb != 32 && sb != 64 && sb != 128)

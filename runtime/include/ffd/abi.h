@@ -47,6 +47,8 @@ typedef struct ffdSpec {
   int32_t quant_block;
   int32_t select_block;
   int32_t no_residuals; /* 1: attention over the thumbnails alone; else 0    */
+  int32_t query_tokens; /* newest tokens of a sequence that ask at once, 1..8,
+                           group * query_tokens at most 16; 0 is 1 */
 } ffdSpec;
 
 /* One piece of a planned launch on a GPU: CTA i does piece i. 32 bytes. */
@@ -64,7 +66,8 @@ typedef struct ffdPiece {
  * a stride. Planes are laid out as layout.h says. Alignment: 16 bytes for q,
  * planes, smax, tails, out and workspace. Strides of q are multiples of 8. */
 typedef struct ffdDecodeArgs {
-  const void *q;             /* [batch][kv_heads * group][head_dim] element   */
+  const void *q;             /* [batch][query_tokens][kv_heads * group]
+                                [head_dim] element                            */
   const void *thumbnails;    /* plane, see layout.h                           */
   const void *residuals;     /* plane                                         */
   const void *values;        /* plane                                         */
@@ -74,8 +77,10 @@ typedef struct ffdDecodeArgs {
   const int32_t *page_table; /* [batch][page_stride] page ids                 */
   const int32_t *lengths;    /* [batch] visible tokens, >= 0                  */
   const float *delta;        /* [batch] threshold in natural-log units        */
-  float *out;                /* [batch][kv_heads * group][value_dim]          */
-  float *lse;                /* [batch][kv_heads * group] natural log, or NULL*/
+  float *out;                /* [batch][query_tokens][kv_heads * group]
+                                [value_dim]                                   */
+  float *lse;                /* [batch][query_tokens][kv_heads * group] natural
+                                log, or NULL                                  */
   uint8_t *kept;             /* [row][kept_stride] one byte per selection
                                 block of the committed tokens, or NULL        */
   void *workspace;           /* Layout::workspaceBytes, counters zero         */
@@ -85,6 +90,7 @@ typedef struct ffdDecodeArgs {
                                 `splits` pieces                               */
   int64_t q_batch_stride;    /* elements                                      */
   int64_t q_head_stride;     /* elements                                      */
+  int64_t q_token_stride;    /* elements; not read with one query token       */
   int64_t page_stride;       /* entries                                       */
   int64_t kept_stride;       /* bytes                                         */
   int64_t tail_batch_stride; /* token rows (head_dim or value_dim elements)   */
@@ -98,6 +104,8 @@ typedef struct ffdDecodeArgs {
 } ffdDecodeArgs;
 
 /* Also part of the contract:
+ *  - query token i of n sees the first length - n + i + 1 tokens; lag is at
+ *    least n - 1, so that they are all or partly in the tail;
  *  - pieces may be empty (splits may exceed the blocks of a row);
  *  - planes and page_table may be NULL if no sequence has committed blocks, the
  *    tails if none has tail tokens: kernels do not read them then;

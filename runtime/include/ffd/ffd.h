@@ -354,8 +354,12 @@ FFD_API ffdStatus ffdAppend(ffdCache *cache, const ffdAppendBatch *batch,
 FFD_API ffdStatus ffdAdvance(ffdCache *cache, int32_t count,
                              const int32_t *sequences, const int32_t *tokens);
 
-/* One query per sequence in one layer; results are valid for any mix of
- * lengths, 0 included (out 0, lse -infinity). */
+/* One query per sequence in one layer, or of each of its spec.query_tokens newest
+ * tokens; results are valid for any mix of lengths, 0 included (out 0, lse
+ * -infinity). With query_tokens n, token i of q sees all but the last n - 1 - i
+ * tokens of the sequence, and so do its results. Shapes with n are
+ * [count][n][kv_heads * group][...]; tokens of q lie kv_heads * group *
+ * q_head_stride apart. */
 typedef struct ffdDecodeBatch {
   size_t struct_size;
   int32_t layer;

@@ -74,3 +74,10 @@ func.func @arrive(%counter: !llvm.ptr<1>, %n: i32, %flag: !llvm.ptr<3>) -> i1 {
   %last = ffd.gpu.arrive %counter of %n flag %flag : !llvm.ptr<1>, !llvm.ptr<3>
   return %last : i1
 }
+
+// CHECK-LABEL: func.func @count
+func.func @count(%p: !llvm.ptr<1>, %n: i64) {
+  // CHECK: "red.relaxed.gpu.global.add.u64 [$0], $1;"
+  ffd.gpu.add_counter %p, %n : !llvm.ptr<1>
+  return
+}

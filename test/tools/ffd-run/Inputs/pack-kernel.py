@@ -22,6 +22,7 @@ fields = {
     "scan_bits": 2,
     "quant_block": 128,
     "select_block": 16,
+    "query_tokens": 1,
     "threads": 0,
     "shared_bytes": 0,
     "ctas_per_sm": 0,
