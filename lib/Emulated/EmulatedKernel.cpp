@@ -45,6 +45,11 @@ std::unique_ptr<EmulatedKernel> EmulatedKernel::create(const ffdSpec &spec,
     error = status.message();
     return nullptr;
   }
+  if (spec.no_residuals) {
+    error = "spec has no residuals, expected some: attention over thumbnails "
+            "or whole keys has no kernel for a GPU";
+    return nullptr;
+  }
   std::unique_ptr<EmulatedKernel> kernel(
       new EmulatedKernel(spec, options.program));
   if (!kernel->lower(options, error) || !kernel->compile(error))

@@ -227,8 +227,10 @@ static void executeArrive(Machine &m, Lane &lane, const Instruction &i,
                         ? uint32_t(read(m, lane, i.operands[next], regs))
                         : 1;
   uint64_t state = barrier.phase;
-  if (i.b & 2)
+  if (i.b & 2) {
     barrier.transactions += number;
+    barrier.expectPlace = lane.place;
+  }
   if (i.b & 1)
     m.arriveMbarrier(lane, barrier, i.b & 2 ? 1 : number, i.b & 4);
   if (i.a == 1)

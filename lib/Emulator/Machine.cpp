@@ -154,6 +154,19 @@ void Machine::deadlock() {
                               " wait here, but " + whereIs(other),
                           other.waitPlace);
       }
+    // Before barriers: lanes that wait for bytes do not reach those.
+    for (auto &[address, barrier] : block->mbarriers)
+      if (!barrier.waiters.empty()) {
+        Lane &here = *barrier.waiters.front().first;
+        return setFailure(
+            &here, here.waitPlace,
+            "mbarrier at shared offset " +
+                llvm::utostr(address - block->shared) +
+                " never completes phase " + llvm::utostr(barrier.phase) + ": " +
+                llvm::utostr(barrier.pending) + " arrivals and " +
+                llvm::itostr(barrier.transactions) + " bytes are missing",
+            barrier.expectPlace);
+      }
     for (unsigned id = 0; id < 16; ++id) {
       NamedBarrier &barrier = block->barriers[id];
       if (barrier.waiters.empty())
@@ -177,18 +190,6 @@ void Machine::deadlock() {
       }
       return setFailure(&here, barrier.place, std::move(message), otherPlace);
     }
-    for (auto &[address, barrier] : block->mbarriers)
-      if (!barrier.waiters.empty()) {
-        Lane &here = *barrier.waiters.front().first;
-        return setFailure(
-            &here, here.waitPlace,
-            "mbarrier at shared offset " +
-                llvm::utostr(address - block->shared) +
-                " never completes phase " + llvm::utostr(barrier.phase) + ": " +
-                llvm::utostr(barrier.pending) + " arrivals and " +
-                llvm::itostr(barrier.transactions) + " bytes are missing",
-            kNoPlace);
-      }
   }
   setFailure(nullptr, kNoPlace, "nothing can run", kNoPlace);
 }

@@ -97,6 +97,7 @@ struct Mbarrier {
   int64_t transactions = 0;
   uint64_t phase = 0; ///< the incomplete one
   uint32_t initParty = 0, initTime = 0, initPlace = 0;
+  uint32_t expectPlace = ~0u;             ///< where bytes were announced last
   uint32_t fenceParty = 0, fenceTime = 0; ///< fence.mbarrier_init; time 0: none
   Knowledge known, fenced;                ///< of those that arrived
   Knowledge doneKnown, doneFenced;        ///< of the completed phases

@@ -55,14 +55,46 @@ struct Fault {
   size_t redundant = 0;
   /// Look at every so many places only.
   size_t stride = 1;
+  /// What every message has one of, separated by '|'.
+  const char *says = "";
 };
 
 void PrintTo(const Fault &fault, std::ostream *os) { *os << fault.name; }
 
+/// The line of the kernel's text; 0: none.
+unsigned lineOf(const std::optional<mlir::Location> &location) {
+  auto line = location ? mlir::dyn_cast<mlir::FileLineColLoc>(*location)
+                       : mlir::FileLineColLoc();
+  return line ? line.getLine() : 0;
+}
+
+/// Whether a report leads to a line: names it or one close by, or two
+/// operations between which it lies. The other operation came first, maybe in
+/// an earlier round of a loop.
+bool leadsTo(const emulator::Report &report, unsigned line) {
+  constexpr unsigned kClose = 60;
+  const unsigned last = lineOf(report.location),
+                 first = lineOf(report.otherLocation);
+  for (unsigned named : {first, last})
+    if (named && named + kClose >= line && named <= line + kClose)
+      return true;
+  if (!first || !last)
+    return false;
+  return first <= last ? first <= line && line <= last
+                       : line >= first || line <= last;
+}
+
+struct Symptom {
+  std::string text; ///< empty: nothing was noticed
+  /// To the place of the fault. A comparison of numbers has no place.
+  bool leads = false;
+};
+
 /// What the emulator says about the kernel with the fault in the `index`th
-/// place; empty: nothing. `count` is the number of places.
-std::string symptom(const Fault &fault, size_t index, size_t &count,
-                    std::string &place) {
+/// place. `count` is the number of places.
+Symptom symptom(const Fault &fault, size_t index, size_t &count,
+                std::string &place) {
+  unsigned line = 0;
   std::string error;
   CaseShape shape;
   shape.spec = makeSpec(64, 64, 4, FFD_F16, 2, 16);
@@ -80,12 +112,13 @@ std::string symptom(const Fault &fault, size_t index, size_t &count,
         if (index >= count)
           return;
         llvm::raw_string_ostream(place) << places[index]->getLoc();
+        line = lineOf(places[index]->getLoc());
         fault.change(places[index]);
       });
   if (!error.empty())
-    return error;
+    return {error, false};
   if (index >= count)
-    return "";
+    return {};
   // Several rows and pieces; then a row that goes through every ring and queue
   // more than once (a round is 32 blocks per warp).
   for (uint64_t seed = 1; seed <= 2; ++seed) {
@@ -98,11 +131,18 @@ std::string symptom(const Fault &fault, size_t index, size_t &count,
     options.stepBudget = 100'000'000;
     emulator::Report report = decode.run(c, splits, options, 1);
     if (!report.ok)
-      return report.str();
+      return {report.str(), leadsTo(report, line)};
     if (auto result = matchesReference(c); !result)
-      return result.message();
+      return {result.message(), true};
   }
-  return "";
+  return {};
+}
+
+bool saysOneOf(llvm::StringRef message, llvm::StringRef choices) {
+  llvm::SmallVector<llvm::StringRef> words;
+  choices.split(words, '|');
+  return llvm::any_of(
+      words, [&](llvm::StringRef word) { return message.contains(word); });
 }
 
 class DecodeFaults : public testing::TestWithParam<Fault> {};
@@ -113,9 +153,14 @@ TEST_P(DecodeFaults, AreFound) {
   std::string log;
   for (size_t i = 0; i < count; i += fault.stride) {
     std::string place;
-    const std::string found = symptom(fault, i, count, place);
-    missed += found.empty();
-    log += place + ": " + (found.empty() ? "NOT FOUND" : found) + "\n";
+    const Symptom found = symptom(fault, i, count, place);
+    missed += found.text.empty();
+    log +=
+        place + ": " + (found.text.empty() ? "NOT FOUND" : found.text) + "\n";
+    if (found.text.empty())
+      continue;
+    EXPECT_TRUE(saysOneOf(found.text, fault.says)) << place << found.text;
+    EXPECT_TRUE(found.leads) << "fault at " << place << "\n" << found.text;
   }
   EXPECT_GT(count, 0u);
   EXPECT_LE(missed, fault.redundant) << log;
@@ -185,27 +230,37 @@ void narrowMask(mlir::Operation *op) {
                                         b.getI32IntegerAttr(0x7FFFFFFF)));
 }
 
+// What a missing order shows as.
+#define UNORDERED "race: |that nothing wrote|not ordered after"
+
 const Fault faults[] = {
-    {"barrier", "sm_90a", isBarrier, erase},
-    {"barrier_cp_async", "sm_80", isBarrier, erase},
-    {"warp_barrier", "sm_90a", isWarpBarrier, erase, 4},
-    {"warp_barrier_cp_async", "sm_80", isWarpBarrier, erase, 3},
+    {"barrier", "sm_90a", isBarrier, erase, 0, 1, UNORDERED},
+    {"barrier_cp_async", "sm_80", isBarrier, erase, 0, 1, UNORDERED},
+    {"warp_barrier", "sm_90a", isWarpBarrier, erase, 4, 1, UNORDERED},
+    {"warp_barrier_cp_async", "sm_80", isWarpBarrier, erase, 3, 1, UNORDERED},
     // Before the copies of a later round there are only reads of ring memory.
-    {"fence", "sm_90a", asmWith("fence."), erase, 1},
-    {"mbarrier_wait", "sm_90a", asmWith("try_wait"), erase},
-    {"cp_async_wait", "sm_80", asmWith("cp.async.wait_group"), erase},
-    {"cp_async_commit", "sm_80", asmWith("cp.async.commit_group"), erase},
+    {"fence", "sm_90a", asmWith("fence."), erase, 1, 1, "missing proxy fence"},
+    {"mbarrier_wait", "sm_90a", asmWith("try_wait"), erase, 0, 1, UNORDERED},
+    {"cp_async_wait", "sm_80", asmWith("cp.async.wait_group"), erase, 0, 1,
+     UNORDERED},
+    {"cp_async_commit", "sm_80", asmWith("cp.async.commit_group"), erase, 0, 1,
+     UNORDERED},
+    // Nothing orders the merge after the partial results of others.
     {"relaxed_arrival", "sm_90a", asmWith("atom.acq_rel"),
-     edit("acq_rel", "relaxed")},
+     edit("acq_rel", "relaxed"), 0, 1, UNORDERED},
     {"block_scope_arrival", "sm_90a", asmWith("atom.acq_rel"),
-     edit("acq_rel.gpu", "acq_rel.cta")},
+     edit("acq_rel.gpu", "acq_rel.cta"), 0, 1, UNORDERED},
     {"expected_bytes", "sm_90a", asmWith("expect_tx"),
-     edit("_, [$1], ", "_, [$1], 1"), 1},
+     edit("_, [$1], ", "_, [$1], 1"), 1, 1, "bytes are missing"},
     {"copied_bytes", "sm_90a", asmWith("128, [$1]"),
-     edit("128, [$1]", "112, [$1]")},
-    {"swapped_fragment", "sm_90a", isMma, swapRegisters, 0, 7},
-    {"vote_mask", "sm_90a", isVote, narrowMask},
-    {"next_block", "sm_90a", isIndexedLoad, nextIndex},
+     edit("128, [$1]", "112, [$1]"), 0, 1, "bytes are missing"},
+    // Of a scan, of a refined score, of an output.
+    {"swapped_fragment", "sm_90a", isMma, swapRegisters, 0, 7,
+     "selection block|lse is|relative error"},
+    {"vote_mask", "sm_90a", isVote, narrowMask, 0, 1,
+     "by a lane that is not in its mask"},
+    {"next_block", "sm_90a", isIndexedLoad, nextIndex, 0, 1,
+     "of buffer 'page_table'|selection block|lse is|relative error"},
 };
 
 INSTANTIATE_TEST_SUITE_P(Planted, DecodeFaults, testing::ValuesIn(faults),
