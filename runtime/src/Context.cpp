@@ -182,6 +182,7 @@ Status Context::load(const ffdSpec &spec, KernelSet &set) {
   appendSpec.group = 4;
   appendSpec.select_block = 16;
   appendSpec.query_tokens = 1;
+  appendSpec.query_tokens = 1;
   set.appendStatus = findKernel(appendSpec, options, append);
   set.append.reset(static_cast<CudaKernel *>(append.release()));
   return Status::success();

@@ -148,6 +148,8 @@ private:
   struct Gpu;
   struct GpuWorkspace;
   Status createGpu();
+  int64_t splitsOf(int64_t rows) const;
+  Status createDecodeWorkspace();
   Status firstOf(const char *what, int64_t count, const int32_t *slots,
                  int32_t &first) const;
   Status reserveWorkspace(const char *what, int64_t bytes, int64_t counterBytes,

@@ -29,6 +29,7 @@ PagedCache::Gpu::~Gpu() {
 }
 
 Status PagedCache::createGpu() {
+  FFD_RETURN_IF_ERROR(owner->kernels(shape.spec, kernels));
   gpu.reset(new Gpu(owner->cuda()));
   Gpu &g = *gpu;
   const auto allocate = [&](const char *what, int64_t bytes,
@@ -57,8 +58,35 @@ Status PagedCache::createGpu() {
   const int64_t counters = Layout::appendPartialsOffset(slots, shape.heads);
   FFD_RETURN_IF_ERROR(
       reserveWorkspace("append", counters, counters, nullptr, g.append));
+  FFD_RETURN_IF_ERROR(createDecodeWorkspace());
   FFD_RETURN_IF_ERROR(g.counted.create(owner->cuda()));
   return owner->cuda()->createStream(g.ownStream);
+}
+
+/// Pieces per row of a decode of `rows` rows. The grid must do for any lengths.
+/// Results of a row depend on its pieces, so these must not depend on the batch
+/// where that is asked for.
+int64_t PagedCache::splitsOf(int64_t rows) const {
+  const int64_t most = std::max<int64_t>(
+      1, shape.maxTokens / shape.spec.quant_block / kMinPieceBlocks);
+  const int64_t ctas = kernels->cuda->residentCtas();
+  return std::clamp<int64_t>(invariant ? ctas / shape.heads
+                                       : (ctas + rows - 1) / rows,
+                             1, std::min<int64_t>(most, 1024));
+}
+
+/// One workspace for decodes of any number of sequences, so that a capture may
+/// be the first: partial results always begin at the same place, and the
+/// counters, which every launch leaves zero, end there.
+Status PagedCache::createDecodeWorkspace() {
+  int64_t pieces = 0, bytes = 0;
+  for (int64_t batch = 1; batch <= shape.slots; ++batch)
+    pieces =
+        std::max(pieces, batch * shape.heads * splitsOf(batch * shape.heads));
+  FFD_RETURN_IF_ERROR(workspaceBytes(shape.spec, pieces, 1, bytes));
+  const int64_t counters = Layout::partialsOffset(shape.rows());
+  return reserveWorkspace("decode", counters + bytes, counters, nullptr,
+                          gpu->decode);
 }
 
 /// The first of consecutive slots.
@@ -98,8 +126,6 @@ Status PagedCache::reserveWorkspace(const char *what, int64_t bytes,
 Status PagedCache::appendOnGpu(const ffdAppendBatch &batch, const Input &input,
                                const std::vector<NewTokens> &tokens,
                                bool capturing, void *stream) {
-  if (!kernels)
-    FFD_RETURN_IF_ERROR(owner->kernels(shape.spec, kernels));
   if (!kernels->append)
     return kernels->appendStatus;
   int32_t first;
@@ -208,21 +234,10 @@ Status PagedCache::decodeOnGpu(const ffdDecodeBatch &batch, void *stream) {
   a.q_token_stride = tokenStride(batch);
   a.out = batch.out;
   a.lse = batch.lse;
-  // The grid must do for any lengths. Results of a row depend on its pieces,
-  // so these must not depend on the batch where that is asked for.
-  CudaKernel &kernel = *kernels->cuda;
   const int64_t rows = int64_t(batch.count) * shape.heads;
-  const int64_t most = std::max<int64_t>(
-      1, shape.maxTokens / shape.spec.quant_block / kMinPieceBlocks);
-  const int64_t ctas = kernel.residentCtas();
-  a.splits = int32_t(std::clamp<int64_t>(invariant ? ctas / shape.heads
-                                                   : (ctas + rows - 1) / rows,
-                                         1, std::min<int64_t>(most, 1024)));
-  int64_t bytes;
-  FFD_RETURN_IF_ERROR(workspaceBytes(shape.spec, rows, a.splits, bytes));
-  GpuWorkspace &workspace = gpu->decodes[batch.count];
-  FFD_RETURN_IF_ERROR(reserveWorkspace(
-      "decode", bytes, Layout::partialsOffset(rows), stream, workspace));
-  a.workspace = workspace.memory;
-  return kernel.launchResidentOn(stream, a);
+  a.splits = int32_t(splitsOf(rows));
+  a.workspace = static_cast<uint8_t *>(gpu->decode.memory) +
+                Layout::partialsOffset(shape.rows()) -
+                Layout::partialsOffset(rows);
+  return kernels->cuda->launchResidentOn(stream, a);
 }

@@ -11,8 +11,6 @@
 
 #include "ffd/CudaDriver.h"
 
-#include <map>
-
 namespace ffd {
 
 struct PagedCache::GpuWorkspace {
@@ -37,9 +35,7 @@ struct PagedCache::Gpu {
   /// For reading errors beside all other work.
   void *ownStream = nullptr;
 
-  /// Workspaces begin with counters that every launch leaves zero; launches of
-  /// other sizes would leave other things there, so each size has its own.
-  std::map<int32_t, GpuWorkspace> decodes; ///< by sequences of the batch
+  GpuWorkspace decode; ///< PagedCache::createDecodeWorkspace
   /// Of appends with one piece per row, which leave nothing but zeros.
   GpuWorkspace append;
   GpuWorkspace

@@ -136,9 +136,6 @@ public:
   int run() {
     for (int slot = 0; slot < f.slots - 1; ++slot)
       join(1 + 97 * slot % 700);
-    // Once for the workspaces, which no capture may allocate.
-    draw();
-    decode(Graph);
     driver.wait();
     driver.beginCapture();
     append(Graph);

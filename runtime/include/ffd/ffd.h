@@ -243,7 +243,8 @@ FFD_API ffdStatus ffdCacheMeasure(const ffdCacheOptions *options,
 FFD_API ffdStatus ffdCacheFit(const ffdCacheOptions *options, uint64_t bytes,
                               int64_t *pages, int64_t *tokens);
 
-/* Allocates. Waits on CUDA. */
+/* Allocates all that appends and decodes of the cache need; on CUDA also finds
+ * the kernels, and waits. */
 FFD_API ffdStatus ffdCacheCreate(ffdContext *context,
                                  const ffdCacheOptions *options,
                                  ffdCache **cache);
@@ -379,8 +380,8 @@ static inline void ffdDecodeBatchInit(ffdDecodeBatch *batch) {
 
 /* Attention of the queries over their sequences, one launch on CUDA. q, out and
  * lse are in the context's memory, 16-byte aligned. May be captured. The same
- * call gives the same bits. Allocates only when a batch is larger than any
- * before (never in a capture: decode once before). */
+ * call gives the same bits. Allocates on the CPU when a batch is larger than any
+ * before, never on CUDA. */
 FFD_API ffdStatus ffdDecode(ffdCache *cache, const ffdDecodeBatch *batch,
                             ffdStream stream);
 
