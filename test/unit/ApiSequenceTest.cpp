@@ -146,6 +146,7 @@ TEST(ApiSequence, ForkGrowsApart) {
 TEST(ApiSequence, TruncateKeepsWhatIsExact) {
   ffdCacheOptions options = ApiCase::small();
   options.lag = 7;
+  options.delta = 0.25f; // so that the selection matters
   ApiCase c(options);
   const int32_t a = c.create();
   ASSERT_EQ(c.append({a}, {128 * 3 + 7}), FFD_SUCCESS); // 3 blocks, 7 tokens
