@@ -214,7 +214,21 @@ def test_report(tmp_path: Path) -> None:
     assert len(rows) == 1 + 5 * 2 * 9 and rows[0].startswith("trace,method,layer,head,")
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary["methods"]["exact"]["read"] == 1.0
-    assert "| ffd |" in (tmp_path / "tables.md").read_text()
+    text = (tmp_path / "tables.md").read_text()
+    assert "| ffd |" in text and "smollm2-slice.safetensors (2500 tokens, 2 layers)" in text
+
+
+def test_report_of_many_methods(tmp_path: Path) -> None:
+    """More families of one method than there are colours and markers."""
+    trace = Trace(write_trace(tmp_path / "t.safetensors"))
+    journal = Journal(tmp_path / "trace.jsonl")
+    evaluate(trace, [parse("ffd")], journal, layers=[2], quiet=True)
+    names = [f"ffd:keep_sink={i}" for i in range(1, 40)]
+    for name in names:
+        journal.add({**journal.records[0], "method": name})
+    assert main(["report", "-o", str(tmp_path)]) == 0
+    drawn = (tmp_path / "figure-1.svg").read_text()
+    assert all(f">{name}<" in drawn for name in names)
 
 
 # --- A tiny model -------------------------------------------------------------------

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 
 import matplotlib
 import numpy as np
@@ -37,7 +38,7 @@ def _axes(width: float, height: float, columns: int = 1, **options):
 
 def _style(names: list[str]) -> dict[str, dict]:
     """Colour and marker per family; variants of FFD get blues of their own."""
-    styles, extra = {}, iter(EXTRA * 4)
+    styles, extra = {}, itertools.cycle(EXTRA)
     for i, name in enumerate(names):
         kind = name.split(":")[0]
         colour = next(extra) if kind == "ffd" else COLOURS.get(kind, "#444444")

@@ -57,9 +57,13 @@ def build(folder: Path, command: str) -> list[Path]:
         text.append(f"## {title}\n\n{note}\n\n{make(tables.markdown)}\n")
 
     if traces:
-        used = sorted({f"{r['trace']} ({r['tokens']} tokens)" for r in traces})
+        layers: dict[tuple[str, int], set[int]] = {}  # fewer than the model's after a stopped run
+        for r in traces:
+            layers.setdefault((r["trace"], r["tokens"]), set()).add(r["layer"])
+        used = [f"{name} ({tokens} tokens, {len(found)} layers)"
+                for (name, tokens), found in sorted(layers.items())]
         summary = tables.by_method(traces)
-        table("Attention, all layers and heads",
+        table("Attention, by method",
               f"Traces: {', '.join(used)}. kept: share of tokens whose value is read, mean over "
               "query heads; read: bytes of exact attention; cosine: mean, and the worst query; "
               "missed mass: of the exact softmax; max gap: true maximum minus pseudo-max; salient "
