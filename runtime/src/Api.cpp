@@ -44,13 +44,13 @@ static ffdStatus onCache(Handle *handle, Call call) {
 uint32_t ffdApiVersion(void) { return FFD_API_VERSION; }
 uint32_t ffdAbiVersion(void) { return FFD_ABI_VERSION; }
 
-const char *ffdStatusName(ffdStatus status) {
+const char *ffdStatusName(int32_t status) {
   static const char *const names[] = {
       "FFD_SUCCESS",      "FFD_INVALID_ARGUMENT", "FFD_OUT_OF_MEMORY",
       "FFD_NOT_FOUND",    "FFD_UNSUPPORTED",      "FFD_CORRUPT",
       "FFD_IO_ERROR",     "FFD_DEVICE_ERROR",     "FFD_COMPILE_ERROR",
       "FFD_OUT_OF_PAGES", "FFD_OUT_OF_SEQUENCES", "FFD_NOT_READY"};
-  const size_t index = size_t(status);
+  const size_t index = size_t(uint32_t(status));
   return index < sizeof names / sizeof *names ? names[index]
                                               : "unknown ffdStatus";
 }

@@ -95,12 +95,12 @@ Status Context::create(const ffdContextOptions &o,
   c.diagnosticUser = o.diagnostic_user;
   if (o.device != FFD_DEVICE_CPU && o.device != FFD_DEVICE_CUDA)
     return Status::invalid("'ffdContextOptions' field 'device' is " +
-                           std::to_string(int(o.device)) +
+                           std::to_string(o.device) +
                            ", expected FFD_DEVICE_CPU or FFD_DEVICE_CUDA");
   if (o.threads < 0 || o.threads > 4096)
     return Status::invalid("'ffdContextOptions' field 'threads' is " +
                            std::to_string(o.threads) + ", expected 0 to 4096");
-  c.kind = o.device;
+  c.kind = static_cast<ffdDevice>(o.device);
   const auto text = [](const char *s) { return std::string(s ? s : ""); };
   c.find.packageDir = text(o.package_dir);
   c.find.jitPath = text(o.compiler);

@@ -40,7 +40,7 @@ TEST(ApiContext, Versions) {
   EXPECT_EQ(ffdAbiVersion(), uint32_t(FFD_ABI_VERSION));
   EXPECT_STREQ(ffdStatusName(FFD_OUT_OF_PAGES), "FFD_OUT_OF_PAGES");
   EXPECT_STREQ(ffdStatusName(FFD_NOT_READY), "FFD_NOT_READY");
-  EXPECT_STREQ(ffdStatusName(ffdStatus(99)), "unknown ffdStatus");
+  EXPECT_STREQ(ffdStatusName(99), "unknown ffdStatus");
 }
 
 TEST(ApiContext, DefaultIsTheCpu) {
@@ -65,7 +65,7 @@ TEST(ApiContext, BadOptions) {
   ffdContextOptionsInit(&options);
   options.diagnostic = Heard::listen;
   options.diagnostic_user = &heard;
-  options.device = ffdDevice(7);
+  options.device = 7;
   ffdContext *context = nullptr;
   EXPECT_EQ(ffdContextCreate(&options, &context), FFD_INVALID_ARGUMENT);
   EXPECT_EQ(context, nullptr);

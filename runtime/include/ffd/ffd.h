@@ -83,8 +83,8 @@ typedef enum ffdStatus {
   FFD_NOT_READY = 11        /* an enqueued result is not there yet            */
 } ffdStatus;
 
-/* "FFD_SUCCESS" ...; never NULL. */
-FFD_API const char *ffdStatusName(ffdStatus status);
+/* "FFD_SUCCESS" ...; never NULL, whatever the number. */
+FFD_API const char *ffdStatusName(int32_t status);
 /* Why the last call of this thread that failed did so; "" if none has. Valid
  * until the next failing call of the thread. */
 FFD_API const char *ffdLastErrorMessage(void);
@@ -105,7 +105,7 @@ typedef enum ffdDevice { FFD_DEVICE_CPU = 0, FFD_DEVICE_CUDA = 1 } ffdDevice;
 
 typedef struct ffdContextOptions {
   size_t struct_size;
-  ffdDevice device;
+  int32_t device;       /* ffdDevice                                          */
   int32_t ordinal;      /* CUDA: which device                                 */
   void *cuda_context;   /* CUDA: a CUcontext of that device that outlives the
                            context; NULL: the primary one, retained           */
@@ -137,7 +137,7 @@ FFD_API void ffdContextDestroy(ffdContext *context);
 
 typedef struct ffdContextInfo {
   size_t struct_size;
-  ffdDevice device;
+  int32_t device;          /* ffdDevice                                       */
   int32_t threads;         /* CPU                                             */
   int32_t multiprocessors; /* CUDA                                            */
   int32_t driver_version;  /* CUDA: 12040 is CUDA 12.4                        */
