@@ -25,8 +25,10 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Tensor/Transforms/BufferizableOpInterfaceImpl.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/Pass/PassManager.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/raw_ostream.h"
@@ -37,7 +39,8 @@ using namespace mlir::ffd;
 void mlir::ffd::registerCompilerDialects(DialectRegistry &registry) {
   registry.insert<FFDDialect, arith::ArithDialect,
                   bufferization::BufferizationDialect, func::FuncDialect,
-                  LLVM::LLVMDialect, NVVM::NVVMDialect, tensor::TensorDialect>();
+                  LLVM::LLVMDialect, NVVM::NVVMDialect, scf::SCFDialect,
+                  tensor::TensorDialect, vector::VectorDialect>();
   registerBufferizableOpInterfaceExternalModels(registry);
   arith::registerBufferizableOpInterfaceExternalModels(registry);
   bufferization::func_ext::registerBufferizableOpInterfaceExternalModels(
@@ -46,8 +49,9 @@ void mlir::ffd::registerCompilerDialects(DialectRegistry &registry) {
 }
 
 static StringRef getStageName(Stage stage) {
-  static const StringRef names[] = {"ffd",  "fused", "tile",  "gpu",    "nvvm",
-                                    "llvm", "ptx",   "cubin", "object", "package"};
+  static const StringRef names[] = {"ffd",    "fused",  "tile", "gpu",
+                                    "nvvm",   "llvm",   "ptx",  "cubin",
+                                    "object", "package"};
   return names[static_cast<unsigned>(stage)];
 }
 
@@ -110,6 +114,9 @@ static std::string print(ModuleOp module) {
   return text;
 }
 
+/// On a kernel that is written at the GPU level: the spec it is packaged for.
+static constexpr llvm::StringLiteral kSpecAttr = "ffd.spec";
+
 /// The kernels of a module after lowering to NVVM.
 static SmallVector<LLVM::LLVMFuncOp> getKernels(ModuleOp module) {
   SmallVector<LLVM::LLVMFuncOp> kernels;
@@ -128,6 +135,12 @@ struct KernelFacts {
   unsigned teams = 0;
 
   explicit KernelFacts(ModuleOp module) {
+    for (LLVM::LLVMFuncOp kernel : getKernels(module))
+      if (auto attr = kernel->getAttrOfType<SpecAttr>(kSpecAttr)) {
+        spec = attr;
+        program = ::ffd::Program::Plan;
+        ++teams;
+      }
     module.walk([&](Operation *op) {
       if (auto team = dyn_cast<TileTeamsOp>(op)) {
         spec = team.getSpec();
@@ -143,7 +156,8 @@ struct KernelFacts {
 };
 } // namespace
 
-/// The bytes of a package whose kind, target, entry, payload and launch are set.
+/// The bytes of a package whose kind, target, entry, payload and launch are
+/// set.
 static FailureOr<std::string> finishPackage(::ffd::Package package,
                                             const KernelFacts &facts,
                                             std::string &error) {
@@ -176,11 +190,9 @@ static LogicalResult checkOneKernel(size_t kernels, const KernelFacts &facts,
   return failure();
 }
 
-static FailureOr<std::string> makePackage(ModuleOp module,
-                                          const KernelFacts &facts,
-                                          std::string ptx,
-                                          const CompilerOptions &options,
-                                          std::string &error) {
+static FailureOr<std::string>
+makePackage(ModuleOp module, const KernelFacts &facts, std::string ptx,
+            const CompilerOptions &options, std::string &error) {
   SmallVector<LLVM::LLVMFuncOp> kernels = getKernels(module);
   if (failed(checkOneKernel(kernels.size(), facts, error)))
     return failure();
@@ -304,8 +316,19 @@ static LogicalResult lowerToTile(ModuleOp module, Stage stage,
 FailureOr<std::string> mlir::ffd::compile(ModuleOp module, Stage stage,
                                           const CompilerOptions &options,
                                           std::string &error) {
-  if (failed(checkTarget(options, stage, error)) ||
-      failed(lowerToTile(module, stage, options)))
+  if (failed(checkTarget(options, stage, error)))
+    return failure();
+  // Kernels that are written at the GPU level have no stages before it.
+  const bool atGPULevel = !getKernels(module).empty();
+  if (atGPULevel && options.isCPU()) {
+    error = "arch is cpu, but the program is a GPU kernel; expected a GPU";
+    return failure();
+  }
+  if (atGPULevel && stage <= Stage::GPU)
+    return print(module);
+  if (atGPULevel)
+    return compileForGPU(module, stage, options, error);
+  if (failed(lowerToTile(module, stage, options)))
     return failure();
   if (stage <= Stage::Tile)
     return print(module);

@@ -13,15 +13,15 @@
 
 #include "PlanProgram.h"
 
-// Shared memory: lengths, sequences by rank, first pieces by rank, 4096 words of
-// each; then the number of pieces.
+// Shared memory: lengths, sequences by rank, first pieces by rank, 4096 words
+// of each; then the number of pieces.
 const char *const mlir::ffd::planText = R"mlir(
 llvm.func @plan(%args: !llvm.ptr {llvm.align = 8 : i64,
     llvm.byval = !llvm.struct<(ptr, ptr, ptr, i32, i32, i32, i32, i32, i32)>,
     nvvm.grid_constant})
     attributes {nvvm.kernel, nvvm.reqntid = array<i32: 1024>,
                 nvvm.minctasm = 1 : i32, ffd.threads = 1024 : i64,
-                ffd.shared_bytes = 49168 : i64, ffd.ctas = 1 : i64} {
+                ffd.shared_bytes = 49168 : i64, ffd.ctas = 1 : i64, ffd.spec = $SPEC} {
   %zero = arith.constant 0 : i32
   %one = arith.constant 1 : i32
   %c5 = arith.constant 5 : i32

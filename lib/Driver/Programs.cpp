@@ -12,6 +12,7 @@
 
 #include "ffd/Driver/Programs.h"
 
+#include "PlanProgram.h"
 #include "mlir/Parser/Parser.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -113,6 +114,8 @@ static StringRef programText(Program program) {
     return exactText;
   case Program::Append:
     return appendText;
+  case Program::Plan:
+    return planText;
   }
   llvm_unreachable("all programs have a text");
 }

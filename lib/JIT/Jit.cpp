@@ -75,15 +75,17 @@ int ffdJitCompile(const ffdSpec *spec, const char *target, const char *program,
     return fail(result, "spec, target or program is NULL, expected a value");
   auto [step, selector] = llvm::StringRef(program).split(' ');
   const bool split = step == "select" || step == "attend";
-  const bool plain = step == "exact" || step == "append";
+  const bool plain = step == "exact" || step == "append" || step == "plan";
   if ((step != "decode" && !plain && !split) ||
       (!selector.empty() && step != "decode" && step != "select"))
-    return fail(result, std::string("program is '") + program +
-                            "', expected 'decode', 'exact', 'append', 'select' "
-                            "or 'attend', the first and the fourth with a "
-                            "selector or without");
+    return fail(result,
+                std::string("program is '") + program +
+                    "', expected 'decode', 'exact', 'append', 'plan', "
+                    "'select' or 'attend', the first and the fourth with a "
+                    "selector or without");
   const Program which = step == "exact"    ? Program::Exact
                         : step == "append" ? Program::Append
+                        : step == "plan"   ? Program::Plan
                                            : Program::Decode;
 
   DialectRegistry registry;

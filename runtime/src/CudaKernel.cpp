@@ -52,6 +52,11 @@ bool runsOn(const Package &package, const CudaDeviceInfo &device) {
 
 } // namespace
 
+/// Whether the kernel takes ffdDecodeArgs.
+static bool attends(Program program) {
+  return program == Program::Decode || program == Program::Exact;
+}
+
 struct CudaKernel::State {
   std::shared_ptr<CudaContext> context;
   CudaFunction function;
@@ -143,7 +148,7 @@ Status CudaKernel::create(std::shared_ptr<CudaContext> context,
 Status CudaKernel::upload(const ffdDecodeArgs &args) {
   State &s = *state;
   s.resident = false;
-  if (kernelProgram == Program::Append)
+  if (!attends(kernelProgram))
     return badProgram("decode' or 'exact");
   ArgExtents &x = s.extents;
   FFD_RETURN_IF_ERROR(measureArgs(kernelSpec, kernelProgram, args, x));
@@ -215,7 +220,7 @@ Status CudaKernel::launch() {
 }
 
 Status CudaKernel::launchResident(const ffdDecodeArgs &device) {
-  if (kernelProgram == Program::Append)
+  if (!attends(kernelProgram))
     return badProgram("decode' or 'exact");
   if (!device.workspace || (device.plan ? device.pieces : device.splits) < 1)
     return Status::invalid(
@@ -228,7 +233,7 @@ Status CudaKernel::launchResident(const ffdDecodeArgs &device) {
 }
 
 Status CudaKernel::launchResidentOn(void *stream, const ffdDecodeArgs &device) {
-  if (kernelProgram == Program::Append)
+  if (!attends(kernelProgram))
     return badProgram("decode' or 'exact");
   if (!device.workspace || (device.plan ? device.pieces : device.splits) < 1)
     return Status::invalid("launch over device memory: neither pieces nor "
@@ -246,6 +251,16 @@ Status CudaKernel::launchAppend(const ffdAppendArgs &device, void *stream) {
   return stream ? s.function.launchOn(stream, grid, s.threads, s.sharedBytes,
                                       &device)
                 : s.function.launch(grid, s.threads, s.sharedBytes, &device);
+}
+
+Status CudaKernel::launchPlan(const ffdPlanArgs &device, void *stream) {
+  const State &s = *state;
+  if (kernelProgram != Program::Plan)
+    return badProgram("plan");
+  FFD_RETURN_IF_ERROR(checkPlanArgs(device));
+  return stream
+             ? s.function.launchOn(stream, 1, s.threads, s.sharedBytes, &device)
+             : s.function.launch(1, s.threads, s.sharedBytes, &device);
 }
 
 Status CudaKernel::badProgram(const char *expected) const {

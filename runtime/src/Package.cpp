@@ -197,13 +197,14 @@ private:
     if (!known)
       return badField(Kind, "ptx, cubin or cpu-object");
     known = false;
-    for (Program program : {Program::Decode, Program::Exact, Program::Append})
+    for (Program program :
+         {Program::Decode, Program::Exact, Program::Append, Program::Plan})
       if (text[ProgramKey] == programName(program)) {
         package.program = program;
         known = true;
       }
     if (!known)
-      return badField(ProgramKey, "decode, exact or append");
+      return badField(ProgramKey, "decode, exact, append or plan");
     if (!isName(text[Target]))
       return badField(Target, "the name of a target");
     if (!isName(text[Entry]))

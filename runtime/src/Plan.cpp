@@ -90,3 +90,35 @@ Status ffd::planPieces(const ffdSpec &spec, const PlanOptions &options,
     plan[next] = {-1, 0, 1, 0, 0, {}};
   return Status::success();
 }
+
+Status ffd::checkPlanArgs(const ffdPlanArgs &args) {
+  const auto bad = [](const char *field, int64_t value,
+                      const std::string &expected) {
+    return Status::invalid(std::string("'ffdPlanArgs' field '") + field +
+                           "' is " + std::to_string(value) + ", expected " +
+                           expected);
+  };
+  if (args.batch < 1 || args.batch > FFD_PLAN_MAX_BATCH)
+    return bad("batch", args.batch,
+               "1 to " + std::to_string(FFD_PLAN_MAX_BATCH));
+  if (args.kv_heads < 1)
+    return bad("kv_heads", args.kv_heads, "at least 1");
+  if (args.lag < 0)
+    return bad("lag", args.lag, "at least 0");
+  if (args.target < 0)
+    return bad("target", args.target, "at least 0");
+  if (args.blocks_per_piece < 0)
+    return bad("blocks_per_piece", args.blocks_per_piece, "at least 0");
+  const int64_t least =
+      std::max<int64_t>(args.target, int64_t(args.batch) * args.kv_heads);
+  if (args.pieces < least)
+    return bad("pieces", args.pieces,
+               "at least target and batch * kv_heads, " +
+                   std::to_string(least));
+  if (!args.lengths || !args.plan ||
+      reinterpret_cast<uintptr_t>(args.plan) % 16 != 0)
+    return Status::invalid("'ffdPlanArgs' fields 'lengths' and 'plan' are null "
+                           "or not aligned, expected pointers, plan to a "
+                           "multiple of 16 bytes");
+  return Status::success();
+}

@@ -116,4 +116,25 @@ TEST(Plan, BadOptionsAreNamed) {
             std::string::npos);
 }
 
+TEST(Plan, KernelArgumentsAreChecked) {
+  int32_t lengths[2] = {};
+  alignas(16) ffdPiece pieces[8];
+  const ffdPlanArgs good = {lengths, pieces, nullptr, 2, 2, 0, 8, 6, 0};
+  EXPECT_TRUE(checkPlanArgs(good).ok());
+  const auto expect = [&](auto change, const char *text) {
+    ffdPlanArgs args = good;
+    change(args);
+    EXPECT_NE(checkPlanArgs(args).message().find(text), std::string::npos)
+        << checkPlanArgs(args).message();
+  };
+  expect([](ffdPlanArgs &a) { a.batch = 4097; }, "'batch' is 4097");
+  expect([](ffdPlanArgs &a) { a.batch = 0; }, "'batch' is 0");
+  expect([](ffdPlanArgs &a) { a.kv_heads = 0; }, "'kv_heads' is 0");
+  expect([](ffdPlanArgs &a) { a.lag = -1; }, "'lag' is -1");
+  expect([](ffdPlanArgs &a) { a.target = -1; }, "'target' is -1");
+  expect([](ffdPlanArgs &a) { a.target = 9; }, "'pieces' is 8, expected at");
+  expect([](ffdPlanArgs &a) { a.blocks_per_piece = -1; }, "blocks_per_piece");
+  expect([](ffdPlanArgs &a) { a.lengths = nullptr; }, "null or not aligned");
+}
+
 } // namespace

@@ -160,6 +160,34 @@ Expected<ProgramTiming> Bench::time(DecodeKernel &kernel, Pool &pool,
   return result;
 }
 
+/// The plan of a batch, made on the device: checked, then timed.
+Error Bench::measurePlan(Pool &pool, int64_t target, Point &point) {
+  Expected<DecodeKernel *> kernel = find(Program::Plan, pool.shape().spec);
+  if (!kernel)
+    return kernel.takeError();
+  auto &planner = static_cast<CudaKernel &>(**kernel);
+  if (Error e = pool.reservePlan(target))
+    return e;
+  if (Error e = pool.poisonPlan())
+    return e;
+  const ffdPlanArgs args = pool.planArgs(target);
+  if (Error e = toError(planner.launchPlan(args)))
+    return e;
+  if (Error e = machine.wait())
+    return e;
+  Expected<bool> right = pool.planIsRight(target);
+  if (!right)
+    return right.takeError();
+  if (!*right)
+    return error("the plan made on the device is not the host's");
+  Expected<Timing> timing = machine.time(
+      16, options.reps, [&](int) { return planner.launchPlan(args); });
+  if (!timing)
+    return timing.takeError();
+  point.plan = *timing;
+  return Error::success();
+}
+
 Error Bench::measureSplit(PoolShape shape, Point &point) {
   Expected<DecodeKernel *> kernel = find(Program::Decode, shape.spec);
   if (!kernel)
@@ -218,6 +246,9 @@ Error Bench::measureSplit(PoolShape shape, Point &point) {
   if (!decode)
     return decode.takeError();
   point.decode = *decode;
+  if (planned(**kernel))
+    if (Error e = measurePlan(**pool, decode->best.splits, point))
+      return e;
   if (options.dense) {
     if (Error e = (*pool)->setDelta(std::numeric_limits<float>::infinity()))
       return e;

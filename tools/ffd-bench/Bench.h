@@ -39,6 +39,7 @@ struct Point {
   std::string checkNote; ///< what was wrong, if that is tolerated
   int64_t bytes = 0;     ///< that must move
   ProgramTiming decode;
+  std::optional<Timing> plan;           ///< of the kernel that plans the batch
   Timing read;                          ///< of as many bytes
   std::optional<ProgramTiming> keepAll; ///< delta = inf
   std::optional<ProgramTiming> exact;   ///< over row-major K and V
@@ -69,6 +70,7 @@ private:
                          bool withKept);
   llvm::Expected<ProgramTiming> time(DecodeKernel &kernel, Pool &pool,
                                      SplitsMode mode);
+  llvm::Error measurePlan(Pool &pool, int64_t target, Point &point);
   llvm::Error measureSplit(PoolShape shape, Point &point);
   llvm::Error measureExact(PoolShape shape, Point &point);
 

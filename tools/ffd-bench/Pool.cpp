@@ -225,17 +225,45 @@ Error Pool::reserveSplits(int64_t splits) {
   return workspace.fill(0);
 }
 
-Error Pool::reservePlan(int64_t target) {
+static Error makePlan(const PoolShape &shape, int64_t target,
+                      std::vector<ffdPiece> &list) {
   PlanOptions options;
-  options.batch = int32_t(poolShape.batch);
-  options.kvHeads = int32_t(poolShape.kvHeads);
-  options.lag = int32_t(poolShape.lag);
+  options.batch = int32_t(shape.batch);
+  options.kvHeads = int32_t(shape.kvHeads);
+  options.lag = int32_t(shape.lag);
   options.target = target;
-  std::vector<int32_t> visible(poolShape.lengths.begin(),
-                               poolShape.lengths.end());
-  std::vector<ffdPiece> list(size_t(std::max(target, poolShape.rows())));
-  if (Error e = run::toError(planPieces(poolShape.spec, options, visible.data(),
-                                        list.data(), int64_t(list.size()))))
+  std::vector<int32_t> visible(shape.lengths.begin(), shape.lengths.end());
+  list.resize(size_t(std::max(target, shape.rows())));
+  return run::toError(planPieces(shape.spec, options, visible.data(),
+                                 list.data(), int64_t(list.size())));
+}
+
+ffdPlanArgs Pool::planArgs(int64_t target) const {
+  ffdPlanArgs a = {};
+  a.lengths = lengths.as<int32_t>();
+  a.plan = plan.as<ffdPiece>();
+  a.batch = int32_t(poolShape.batch);
+  a.kv_heads = int32_t(poolShape.kvHeads);
+  a.lag = int32_t(poolShape.lag);
+  a.pieces = int32_t(pieces);
+  a.target = int32_t(target);
+  return a;
+}
+
+Expected<bool> Pool::planIsRight(int64_t target) const {
+  std::vector<ffdPiece> expected;
+  if (Error e = makePlan(poolShape, target, expected))
+    return std::move(e);
+  std::vector<ffdPiece> found(expected.size());
+  const int64_t bytes = int64_t(found.size() * sizeof(ffdPiece));
+  if (Error e = plan.download(found.data(), bytes))
+    return std::move(e);
+  return std::memcmp(found.data(), expected.data(), size_t(bytes)) == 0;
+}
+
+Error Pool::reservePlan(int64_t target) {
+  std::vector<ffdPiece> list;
+  if (Error e = makePlan(poolShape, target, list))
     return e;
   if (Error e = put(plan, machine, "plan", list))
     return e;

@@ -62,6 +62,11 @@ public:
   llvm::Error reserveSplits(int64_t splits);
   /// Makes a plan that aims at that many pieces, and room for them.
   llvm::Error reservePlan(int64_t target);
+  llvm::Error poisonPlan() { return plan.fill(0xFF); }
+  /// Arguments with which the kernel "plan" makes that plan on the device.
+  ffdPlanArgs planArgs(int64_t target) const;
+  /// Whether the plan in device memory is what the host makes of the lengths.
+  llvm::Expected<bool> planIsRight(int64_t target) const;
   llvm::Error setDelta(float delta);
   /// The arguments of launch `i`; the kept mask only if asked for.
   ffdDecodeArgs args(int64_t i, int64_t splits, bool withKept = false) const;

@@ -145,6 +145,9 @@ void Report::printLast(raw_ostream &os) const {
       os << "    splits " << one.splits << ": " << micros(one.timing.median)
          << " us (" << micros(one.timing.p10) << " to "
          << micros(one.timing.p90) << ")\n";
+  if (p.plan)
+    os << "    planning the batch on the device, once per step: "
+       << micros(p.plan->median) << " us\n";
   os.flush();
 }
 
@@ -227,6 +230,8 @@ static void writePoint(json::OStream &json, const Point &p, double peak,
                                        ? double(p.check.keptQuantBlocks) /
                                              double(p.check.quantBlocks)
                                        : 1.0);
+  if (p.plan)
+    json.attributeObject("plan", [&] { writeTiming(json, *p.plan); });
   json.attributeObject("bytes", [&] {
     json.attribute("scan", p.check.bytes.scan);
     json.attribute("kept", p.check.bytes.kept);

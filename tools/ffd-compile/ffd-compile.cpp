@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Compiles a decode from flags alone, or from a file of IR, to any stage. A thin
-// driver: everything it does is in lib/Driver.
+// Compiles a decode from flags alone, or from a file of IR, to any stage. A
+// thin driver: everything it does is in lib/Driver.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,37 +32,39 @@ static cl::OptionCategory category("ffd-compile options");
 static cl::opt<std::string> inputFile(
     cl::Positional, cl::cat(category), cl::value_desc("decode.mlir"),
     cl::desc("[IR to compile; without it the program is built from flags]"));
-static cl::opt<std::string> outputFile("o", cl::cat(category), cl::init("-"),
-                                       cl::value_desc("file"),
-                                       cl::desc("output file (default: stdout)"));
+static cl::opt<std::string>
+    outputFile("o", cl::cat(category), cl::init("-"), cl::value_desc("file"),
+               cl::desc("output file (default: stdout)"));
 static cl::opt<std::string>
     arch("arch", cl::cat(category), cl::init("sm_90a"),
          cl::value_desc("sm_80|sm_86|sm_89|sm_90|sm_90a|sm_100a|sm_120a|cpu"),
          cl::desc("target (default: sm_90a)"));
 static cl::opt<std::string>
     cpuISA("isa", cl::cat(category), cl::value_desc("avx2|avx512|avx512vnni"),
-        cl::desc("CPU instruction set (default: what this machine has)"));
+           cl::desc("CPU instruction set (default: what this machine has)"));
 static cl::opt<Stage> emitStage(
     "emit", cl::cat(category), cl::init(Stage::PTX), cl::desc("what to emit:"),
-    cl::values(
-        clEnumValN(Stage::FFD, "ffd", "the algorithm on tensors"),
-        clEnumValN(Stage::Fused, "fused", "specialised and fused"),
-        clEnumValN(Stage::Tile, "tile", "the tile program"),
-        clEnumValN(Stage::GPU, "gpu", "warps, rings, queues, barriers"),
-        clEnumValN(Stage::NVVM, "nvvm", "the NVVM dialect"),
-        clEnumValN(Stage::LLVM, "llvm", "LLVM IR, as text"),
-        clEnumValN(Stage::PTX, "ptx", "PTX (default)"),
-        clEnumValN(Stage::Cubin, "cubin", "machine code by ptxas"),
-        clEnumValN(Stage::Object, "object", "an object file for the CPU"),
-        clEnumValN(Stage::Package, "package",
-                   "a kernel package: PTX and what a loader needs")));
+    cl::values(clEnumValN(Stage::FFD, "ffd", "the algorithm on tensors"),
+               clEnumValN(Stage::Fused, "fused", "specialised and fused"),
+               clEnumValN(Stage::Tile, "tile", "the tile program"),
+               clEnumValN(Stage::GPU, "gpu", "warps, rings, queues, barriers"),
+               clEnumValN(Stage::NVVM, "nvvm", "the NVVM dialect"),
+               clEnumValN(Stage::LLVM, "llvm", "LLVM IR, as text"),
+               clEnumValN(Stage::PTX, "ptx", "PTX (default)"),
+               clEnumValN(Stage::Cubin, "cubin", "machine code by ptxas"),
+               clEnumValN(Stage::Object, "object",
+                          "an object file for the CPU"),
+               clEnumValN(Stage::Package, "package",
+                          "a kernel package: PTX and what a loader needs")));
 static cl::opt<Program> program(
     "program", cl::cat(category), cl::init(Program::Decode),
     cl::desc("what to build without a file:"),
     cl::values(clEnumValN(Program::Decode, "decode", "sparse decode (default)"),
                clEnumValN(Program::Exact, "exact", "exact decode, the rival"),
                clEnumValN(Program::Append, "append",
-                          "append tokens to a split cache (GPU)")));
+                          "append tokens to a split cache (GPU)"),
+               clEnumValN(Program::Plan, "plan",
+                          "divide a ragged batch among CTAs (GPU)")));
 static cl::opt<std::string>
     selector("selector", cl::cat(category), cl::init("top_delta"),
              cl::value_desc("top_delta|top_k=64|top_p=0.9|all"),
@@ -75,9 +77,8 @@ static cl::opt<std::string>
 
 static cl::opt<int64_t> headDim("head-dim", cl::cat(category), cl::init(0),
                                 cl::desc("channels of K and q (default: 128)"));
-static cl::opt<int64_t>
-    valueDim("value-dim", cl::cat(category), cl::init(0),
-             cl::desc("channels of V (default: head-dim)"));
+static cl::opt<int64_t> valueDim("value-dim", cl::cat(category), cl::init(0),
+                                 cl::desc("channels of V (default: head-dim)"));
 static cl::opt<int64_t>
     group("group", cl::cat(category), cl::init(0),
           cl::desc("query heads per kv head, 1..16 (default: 4)"));
@@ -178,8 +179,7 @@ static std::string findIdleOption(const CompilerOptions &options) {
   };
   std::string result;
   if (!inputFile.empty())
-    for (const cl::Option *option :
-         std::initializer_list<const cl::Option *>{
+    for (const cl::Option *option : std::initializer_list<const cl::Option *>{
              &program, &selector, &residualBits, &queryTokens})
       if (result.empty())
         result = idle(*option, "with a file, which says itself what to build");
@@ -194,6 +194,13 @@ static std::string findIdleOption(const CompilerOptions &options) {
              &queryTokens, &warps, &ctas, &stages, &slots})
       if (result.empty())
         result = idle(*option, "with --program=append, whose kernel does not "
+                               "depend on it");
+  if (program == Program::Plan)
+    for (const cl::Option *option : std::initializer_list<const cl::Option *>{
+             &selector, &execution, &residualBits, &warps, &ctas, &stages,
+             &slots})
+      if (result.empty())
+        result = idle(*option, "with --program=plan, whose kernel does not "
                                "depend on it");
   if (options.isCPU())
     for (const cl::opt<int64_t> *option : {&warps, &ctas, &stages, &slots})

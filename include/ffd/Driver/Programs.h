@@ -18,13 +18,13 @@
 
 namespace mlir::ffd {
 
-enum class Program { Decode, Exact, Append };
+enum class Program { Decode, Exact, Append, Plan };
 
 /// The program for a complete spec, as a module with one function named after
 /// it ("decode", "exact" or "append"): the algorithm in steps for a decode
-/// (fusing is the pipeline's business), `ffd.exact` or `ffd.append` for the
-/// others. `selector` is the text of a
-/// selector attribute. The context must have the ffd, func and tensor dialects.
+/// (fusing is the pipeline's business), `ffd.exact` or `ffd.append`; for
+/// Program::Plan ("plan"), a kernel at the GPU level. `selector` is the text of
+/// a selector attribute. The context must have the ffd, func and tensor dialects.
 OwningOpRef<ModuleOp> buildProgram(MLIRContext *context, Program program,
                                    SpecAttr spec,
                                    StringRef selector = "#ffd.top_delta");

@@ -203,11 +203,14 @@ public:
     LLVM::StoreOp::create(*this, value, address, alignment);
   }
 
-  /// The same global address, of which the optimiser knows nothing: what is
-  /// computed from it stays where it is.
-  Value opaque(Value address) {
+  /// The same address or 32-bit number, of which the optimiser knows nothing:
+  /// what is computed from it stays where it is.
+  Value opaque(Value value) {
+    bool word = value.getType().isInteger(32);
     return LLVM::InlineAsmOp::create(
-               *this, address.getType(), address, "mov.b64 $0, $1;", "=l,l",
+               *this, value.getType(), value,
+               word ? "mov.b32 $0, $1;" : "mov.b64 $0, $1;",
+               word ? "=r,r" : "=l,l",
                /*has_side_effects=*/true, /*is_align_stack=*/false,
                LLVM::tailcallkind::TailCallKind::None,
                /*asm_dialect=*/LLVM::AsmDialectAttr(),

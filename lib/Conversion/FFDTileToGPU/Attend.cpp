@@ -48,10 +48,12 @@ SmallVector<Value> KernelEmitter::emitRefineRound(TileDistributeOp loop,
   auto take = GPUQueueTakeOp::create(b, b.i32(), b.i32(), shared(plan.keep),
                                      shared(plan.queue), plan.warps);
   Value begin = take.getBegin(), end = take.getEnd();
-  // The last warp's part ends with the list.
-  if (countGiven)
-    b.ifThen(b.band(countGiven, b.eq(warp, plan.warps - 1)), [&] {
-      addKeptCount(b.shr(end, llvm::Log2_64(plan.layout.selectBlock / 16)));
+  // The last warp's part ends with the list. The sum waits in shared memory for
+  // the end of the piece, where registers are free.
+  if (countsKept)
+    b.ifThen(b.eq(thread, plan.threads() - 1), [&] {
+      Value sum = shared(plan.keptSum);
+      b.store(b.add(b.load(b.i32(), sum, 4), end), sum, 4);
     });
   int64_t slots = plan.slots, firstBarrier = 8 * plan.stages;
   const ::ffd::Layout &layout = plan.layout;
@@ -199,30 +201,26 @@ Value KernelEmitter::tailRow(KernelArg plane, int64_t width, Value token) {
   return b.at(arg(plane), b.mul(rows, 2 * width));
 }
 
-/// Keys of tokens g and g + 8 of a tile, eight words per channel group. Rows
-/// past the tail are never read; their lanes read the last row.
-Value KernelEmitter::loadTailKeys(Value tile, Value tail, bool again) {
-  Value last = b.add(tail, -1);
-  Value rows[2];
+/// Where this lane's words of tokens g and g + 8 of a tile start. Rows past the
+/// tail are never read; their lanes read the last row.
+std::pair<Value, Value> KernelEmitter::tailKeyRows(Value tile, Value tail) {
+  Value last = b.add(tail, -1), rows[2];
   for (int64_t i : {0, 1}) {
     Value token = b.add(b.add(b.shl(tile, 4), g), 8 * i);
     rows[i] = b.at(
         tailRow(KernelArg::tail_k, plan.layout.headDim, b.smin(token, last)),
         b.shl(tq, 3));
-    if (again)
-      rows[i] = b.opaque(rows[i]);
   }
+  return {rows[0], rows[1]};
+}
+
+/// Keys of a tile, eight words per channel group.
+Value KernelEmitter::loadTailKeys(std::pair<Value, Value> rows, int64_t from,
+                                  int64_t to) {
   SmallVector<Value> words;
-  for (int64_t j = 0; j < plan.groups; ++j)
-    for (Value row : rows)
-      for (int64_t channel : {32 * j, 32 * j + 16}) {
-        if (channel >= plan.layout.headDim) {
-          words.append(2, b.c32(0));
-          continue;
-        }
-        words.append(
-            b.unpack(b.loadConstant(b.words(2), b.at(row, 2 * channel), 8)));
-      }
+  for (int64_t j = from; j < to; ++j)
+    for (Value row : {rows.first, rows.second})
+      words.append(loadChannels(row, 32 * j, 32 * j + 32));
   return b.pack(words);
 }
 
@@ -304,7 +302,7 @@ LogicalResult KernelEmitter::emitTailShare(TileDistributeOp loop) {
       first, tiles, b.mul(splits, plan.warps), states[loop.getInit()].flat(),
       [&](Value tile, ValueRange values) {
         StateValue state = StateValue::fromFlat(values);
-        Value keys = loadTailKeys(tile, tail);
+        Value keys = loadTailKeys(tailKeyRows(tile, tail), 0, plan.groups);
         // Where the tail is all there is, values are loaded ahead. Else it is
         // short, and registers are dear: the barrier keeps the loads down.
         bool early = !plan.traits.refines;

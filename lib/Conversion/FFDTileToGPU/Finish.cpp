@@ -239,6 +239,11 @@ LogicalResult KernelEmitter::emitFinish(TileFinishOp op) {
     teamBarrier();
     mergeWarps(t);
   }
+  if (countsKept && plan.traits.refines)
+    b.ifThen(b.eq(warp, 0), [&] {
+      Value tiles = b.load(b.i32(), shared(plan.keptSum), 4);
+      addKeptCount(b.shr(tiles, llvm::Log2_64(plan.layout.selectBlock / 16)));
+    });
   b.ifThen(b.gt(splits, b.c32(1)), [&] {
     Value counter = b.at(arg(KernelArg::workspace), scaled(row, 4));
     Value last =

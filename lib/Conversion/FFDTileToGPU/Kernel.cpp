@@ -121,6 +121,13 @@ void KernelEmitter::emitCoordinates(bool again) {
   head = b.sub(row, b.mul(sequence, heads));
 }
 
+void KernelEmitter::refreshCoordinates() {
+  if (plan.sharesCoordinates())
+    emitCoordinates(/*again=*/true);
+  else
+    emitLaneCoordinates(/*again=*/true);
+}
+
 void KernelEmitter::storeCoordinates() {
   b.ifThen(b.eq(thread, 32), [&] {
     Value delta = b.c32(0);
@@ -131,6 +138,8 @@ void KernelEmitter::storeCoordinates() {
             shared(plan.coordinates), 16);
     b.store(b.pack({sequence, head, length, delta}),
             shared(plan.coordinates + 16), 16);
+    if (plan.traits.refines)
+      b.store(b.c32(0), shared(plan.keptSum), 4);
   });
 }
 

@@ -62,6 +62,8 @@ private:
   /// not live through the scan.
   void emitCoordinates(bool again);
   void emitLaneCoordinates(bool again);
+  /// Computes anew, or reads again, what loops need of them.
+  void refreshCoordinates();
   /// Puts row, split, splits, first, sequence, head, length and delta where
   /// later parts find them.
   void storeCoordinates();
@@ -80,6 +82,8 @@ private:
   void prefetchTail();
   void emitScanQuery();
   void emitRefineQuery();
+  SmallVector<Value> loadChannels(Value row, int64_t from, int64_t to);
+  Value queryRow(Value headInGroup);
   Value loadQuery(Value headInGroup);
   Value queryOffset(Value headInGroup);
   /// The query token of a head of the row, i32; the last for heads beyond.
@@ -105,6 +109,7 @@ private:
     Value pages;     ///< page id of this lane's iteration of the round
   };
   void startShare(TileDistributeOp loop);
+  void placeShare();
   LogicalResult emitShare(TileDistributeOp share, TileDistributeOp refine);
   Value loadPages(Value firstIteration);
   void fillStages(Value firstIteration, Value pages, Value firstStage);
@@ -135,9 +140,9 @@ private:
   SmallVector<Value> emitRefineRound(TileDistributeOp loop, Value phase,
                                      ValueRange state);
   LogicalResult emitTailShare(TileDistributeOp loop);
-  /// `again`: anew from memory, instead of from registers that a first load of
-  /// the same keys would have to keep.
-  Value loadTailKeys(Value tile, Value tail, bool again = false);
+  std::pair<Value, Value> tailKeyRows(Value tile, Value tail);
+  /// Of channel groups `from` up to `to`.
+  Value loadTailKeys(std::pair<Value, Value> rows, int64_t from, int64_t to);
   Value loadTailValues(Value tile, Value tail);
   Value tailRow(KernelArg plane, int64_t width, Value token);
   Value firstTailTile();
@@ -195,8 +200,8 @@ private:
   Value firstPartial; ///< i32: the row's partial results start here
   Value length;       ///< i32: visible tokens of the sequence
   DenseMap<int, Value> args;
-  Value keptGiven; ///< i1, null if the program has no kept mask
-  Value countGiven; ///< i1: kept blocks are counted; null like keptGiven
+  Value keptGiven;  ///< i1, null if the program has no kept mask
+  bool countsKept = false; ///< the program has a kept mask, which is counted
   Value ringBase, warpBarriers;
 
   // Values of tile ops.

@@ -64,20 +64,29 @@ Value KernelEmitter::queryOffset(Value headInGroup) {
   return offset;
 }
 
-/// The fragment of a head of the group, zero beyond the head dim.
-Value KernelEmitter::loadQuery(Value headInGroup) {
-  Value offset = queryOffset(headInGroup);
-  Value base = b.at(b.at(arg(KernelArg::q), b.shl(offset, 1)), b.shl(tq, 3));
+/// This lane's words of a row of channels, zero beyond the head dim.
+SmallVector<Value> KernelEmitter::loadChannels(Value row, int64_t from,
+                                               int64_t to) {
   SmallVector<Value> words;
-  for (int64_t channel = 0; channel < 32 * plan.groups; channel += 16) {
+  for (int64_t channel = from; channel < to; channel += 16) {
     if (channel >= plan.layout.headDim) {
       words.append(2, b.c32(0));
       continue;
     }
-    Value pair = b.loadConstant(b.words(2), b.at(base, 2 * channel), 8);
-    words.append({b.get(pair, 0), b.get(pair, 1)});
+    words.append(
+        b.unpack(b.loadConstant(b.words(2), b.at(row, 2 * channel), 8)));
   }
-  return b.pack(words);
+  return words;
+}
+
+Value KernelEmitter::queryRow(Value headInGroup) {
+  Value offset = queryOffset(headInGroup);
+  return b.at(b.at(arg(KernelArg::q), b.shl(offset, 1)), b.shl(tq, 3));
+}
+
+/// The fragment of a head of the group.
+Value KernelEmitter::loadQuery(Value headInGroup) {
+  return b.pack(loadChannels(queryRow(headInGroup), 0, 32 * plan.groups));
 }
 
 Value KernelEmitter::loadFragment(Value address, int64_t groupStride,
@@ -339,25 +348,39 @@ SmallVector<Value> KernelEmitter::findTailPeaks(Value tile, Value tail) {
   // Of the sum of the magnitudes: sixteen times what either order of summation
   // can err.
   constexpr float kError = 0x1p-12f, kTiny = 0x1p-100f, kSafe = 0x1p100f;
-  Value keys = loadTailKeys(tile, tail);
   auto magnitude = [&](Value fragment) {
     SmallVector<Value> words = b.unpack(fragment);
     for (Value &word : words)
       word = b.band(word, 0x7FFF7FFF);
     return b.pack(words);
   };
+  auto dot = [&](Value k, Value q, SmallVector<Value> &sums) {
+    SmallVector<Value> more = b.unpack(GPUDotTileOp::create(
+        b, b.floats(4), k, ValueRange{q}, TypeAttr::get(plan.element)));
+    for (auto [sum, x] : llvm::zip(sums, more))
+      sum = sum ? b.fadd(sum, x) : x;
+  };
   Value token = b.add(b.shl(tile, 4), g);
   SmallVector<Value> peaks;
   for (int64_t t = 0; t < plan.headTiles; ++t) {
-    Value query = loadQuery(b.smin(b.add(g, 8 * t), b.c32(plan.group - 1)));
-    auto dot = [&](Value k, Value q) {
-      return b.unpack(GPUDotTileOp::create(b, b.floats(4), k, ValueRange{q},
-                                           TypeAttr::get(plan.element)));
-    };
-    SmallVector<Value> f = dot(keys, query);
-    GPUWarpBarrierOp::create(b);
-    SmallVector<Value> sum = dot(
-        magnitude(loadTailKeys(tile, tail, /*again=*/true)), magnitude(query));
+    // Two channel groups at a time, kept apart: registers are dear here.
+    std::pair<Value, Value> keyRows = tailKeyRows(tile, tail);
+    Value query = queryRow(b.smin(b.add(g, 8 * t), b.c32(plan.group - 1)));
+    SmallVector<Value> f(4), sum(4);
+    for (int64_t from = 0; from < plan.groups; from += 2) {
+      int64_t to = std::min(from + 2, plan.groups);
+      // What does not depend on the tile would be read before the loop, and
+      // fill registers throughout.
+      query = b.opaque(query);
+      if (from) {
+        GPUWarpBarrierOp::create(b);
+        keyRows = {b.opaque(keyRows.first), b.opaque(keyRows.second)};
+      }
+      Value k = loadTailKeys(keyRows, from, to);
+      Value q = b.pack(loadChannels(query, 32 * from, 32 * to));
+      dot(k, q, f);
+      dot(magnitude(k), magnitude(q), sum);
+    }
     // Numbers that are not finite, or nearly so, may not hide: then every token
     // is looked at.
     Value wild = b.cbool(false);
@@ -414,6 +437,7 @@ Value KernelEmitter::exactTailScore(Value token, Value headInGroup) {
       b.at(tailRow(KernelArg::tail_k, plan.layout.headDim, token), inToken);
   Value query = b.at(
       b.at(arg(KernelArg::q), b.shl(queryOffset(headInGroup), 1)), inToken);
+  query = b.opaque(query);
   SmallVector<Value> k, q;
   for (int64_t n = 0; n < words; ++n) {
     k.push_back(b.loadConstant(b.i32(), b.at(key, 32 * n), 4));

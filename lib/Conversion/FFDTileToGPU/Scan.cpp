@@ -56,11 +56,16 @@ void KernelEmitter::fillStages(Value firstIteration, Value pages,
   }
 }
 
+/// From the coordinates, which are cheaper to read again than to keep.
+void KernelEmitter::placeShare() {
+  share->first = b.mul(split, plan.warps);
+  share->stride = b.mul(splits, plan.warps);
+}
+
 void KernelEmitter::startShare(TileDistributeOp loop) {
   Value blocks = counts.lookup(loop.getOver().front());
   share.emplace();
-  share->first = b.mul(split, plan.warps);
-  share->stride = b.mul(splits, plan.warps);
+  placeShare();
   Value rest = b.sub(blocks, share->first);
   Value zero = b.c32(0);
   share->teamCount = b.ceilDiv(b.smax(rest, zero), share->stride);
@@ -90,15 +95,18 @@ Value KernelEmitter::countSelects(Value mask) {
   return LLVM::CtPopOp::create(b, b.i32(), b.band(mask, first));
 }
 
-/// Adds to the row's counter, from one lane of the warp.
+/// Adds to the row's counter, if there is one, from one lane of the warp.
 void KernelEmitter::addKeptCount(Value count) {
-  b.ifThen(b.band(b.eq(lane, 0), b.ne(count, 0)), [&] {
+  // Whether there is one is asked anew each time: the answer would take a
+  // register through the loops.
+  Value counter = b.opaque(arg(KernelArg::kept_count));
+  Value given = b.ne(LLVM::PtrToIntOp::create(b, b.i64(), counter), 0);
+  b.ifThen(b.band(given, b.band(b.eq(lane, 0), b.ne(count, 0))), [&] {
     // Read again, so that it need not live through the loops.
     Value here = plan.sharesCoordinates()
                      ? b.load(b.i32(), shared(plan.coordinates), 4)
                      : row;
-    GPUAddCounterOp::create(
-        b, b.at(arg(KernelArg::kept_count), scaled(here, 8)), b.zext64(count));
+    GPUAddCounterOp::create(b, b.at(counter, scaled(here, 8)), b.zext64(count));
   });
 }
 
@@ -183,7 +191,7 @@ SmallVector<Value> KernelEmitter::emitScanLoop(TileDistributeOp loop,
                               b.mul(b.add(iteration0, i), share->stride));
           storeKept(mask, block, keptGiven);
           if (!plan.traits.refines)
-            b.ifThen(countGiven, [&] { addKeptCount(countSelects(mask)); });
+            addKeptCount(countSelects(mask));
         }
         Value following = b.add(stage, 1);
         following = b.select(b.lt(following, plan.stages), following, b.c32(0));
@@ -234,7 +242,7 @@ void KernelEmitter::emitPlainMasks(TileDistributeOp loop, Value iteration0,
           b.store(b.trunc(b.getI8Type(), b.c32(1)), b.at(to, k), 1);
       });
     if (keeps && !plan.traits.refines)
-      b.ifThen(countGiven, [&] { addKeptCount(b.mul(count, selects)); });
+      addKeptCount(b.mul(count, selects));
   }
   if (plan.traits.refines)
     b.store(b.trunc(b.getI8Type(), mask),
@@ -283,8 +291,7 @@ LogicalResult KernelEmitter::emitShare(TileDistributeOp loop,
   if (stores && !keptGiven) {
     Value number = LLVM::PtrToIntOp::create(b, b.i64(), arg(KernelArg::kept));
     keptGiven = b.ne(number, 0);
-    number = LLVM::PtrToIntOp::create(b, b.i64(), arg(KernelArg::kept_count));
-    countGiven = b.ne(number, 0);
+    countsKept = true;
   }
 
   Value zero = b.c32(0);
@@ -322,7 +329,8 @@ LogicalResult KernelEmitter::emitShare(TileDistributeOp loop,
         Value stage = values[0], parity = values[1], phase = values[2],
               pages = values[3];
         // The scan and the refinement need not keep each other's coordinates.
-        emitLaneCoordinates(/*again=*/true);
+        refreshCoordinates();
+        placeShare();
         Value count = b.smin(b.smax(b.sub(share->warpCount, iteration0), zero),
                              b.c32(32));
         if (refine) {
@@ -347,7 +355,8 @@ LogicalResult KernelEmitter::emitShare(TileDistributeOp loop,
           pages = loadPages(nextIteration);
         SmallVector<Value> next = {stage, parity, phase, pages};
         if (refine) {
-          emitLaneCoordinates(/*again=*/true);
+          refreshCoordinates();
+          placeShare();
           resume(values.drop_front(4));
           GPURingHandoverOp::create(b, plan.copies);
           teamBarrier();
@@ -363,7 +372,7 @@ LogicalResult KernelEmitter::emitShare(TileDistributeOp loop,
           fillStages(nextIteration, pages, stage);
         return next;
       });
-  emitLaneCoordinates(/*again=*/true);
+  refreshCoordinates();
   if (refine) {
     resume(ValueRange(carried).drop_front(4));
     states[refine.getResult()] = state;

@@ -118,6 +118,9 @@ public:
   /// memory on the device, on a CUstream; null is that of launch(). Checks what
   /// checkAppendArgs does; does not wait.
   Status launchAppend(const ffdAppendArgs &device, void *stream = nullptr);
+  /// One launch of the planning kernel (Program::Plan, the only launch it has),
+  /// likewise. Checks what checkPlanArgs does.
+  Status launchPlan(const ffdPlanArgs &device, void *stream = nullptr);
   /// CTAs that the device runs at a time.
   int64_t residentCtas() const;
   /// Registers and bytes of local memory (spills) of a thread.

@@ -49,5 +49,8 @@ int64_t pieceBlocks(const ffdSpec &spec, const PlanOptions &options,
 Status planPieces(const ffdSpec &spec, const PlanOptions &options,
                   const int32_t *lengths, ffdPiece *plan, int64_t capacity);
 
+/// What a host sees of the arguments of the kernel "plan": sizes and addresses.
+Status checkPlanArgs(const ffdPlanArgs &args);
+
 } // namespace ffd
 #endif // FFD_PLAN_H

@@ -22,8 +22,9 @@ namespace ffd {
 
 /// Which program a kernel runs: the sparse decode over a split cache, exact
 /// attention over row-major 16-bit K and V, or the append to a split cache
-/// (GPU only; of the spec, group and select_block do not matter to it).
-enum class Program { Decode, Exact, Append };
+/// (GPU only; of the spec, group and select_block do not matter to it), or the
+/// planning of a ragged batch (GPU only; of the spec nothing matters to it).
+enum class Program { Decode, Exact, Append, Plan };
 
 inline const char *programName(Program program) {
   switch (program) {
@@ -33,6 +34,8 @@ inline const char *programName(Program program) {
     return "exact";
   case Program::Append:
     return "append";
+  case Program::Plan:
+    return "plan";
   }
   return "unknown";
 }
