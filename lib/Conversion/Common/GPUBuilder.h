@@ -101,11 +101,6 @@ public:
   Value ne(Value a, int64_t b) {
     return cmp(arith::CmpIPredicate::ne, a, like(a, b));
   }
-  /// Of a number that is not 0.
-  Value countTrailingZeros(Value a) {
-    return LLVM::CountTrailingZerosOp::create(*this, a.getType(), a,
-                                              /*is_zero_poison=*/true);
-  }
   Value select(Value c, Value a, Value b) {
     return arith::SelectOp::create(*this, c, a, b);
   }
@@ -255,24 +250,6 @@ public:
         body(op.getInductionVar(), op.getRegionIterArgs());
     if (!carried.empty())
       scf::YieldOp::create(*this, next);
-    return SmallVector<Value>(op.getResults());
-  }
-
-  /// while (condition(values)) values = body(values).
-  SmallVector<Value>
-  whileLoop(ValueRange values, function_ref<Value(ValueRange)> condition,
-            function_ref<SmallVector<Value>(ValueRange)> body) {
-    OpBuilder::InsertionGuard guard(*this);
-    auto op = scf::WhileOp::create(
-        static_cast<OpBuilder &>(*this), getLoc(), values.getTypes(), values,
-        [](OpBuilder &, Location, ValueRange) {},
-        [](OpBuilder &, Location, ValueRange) {});
-    setInsertionPointToEnd(op.getBeforeBody());
-    Value more = condition(op.getBeforeArguments());
-    scf::ConditionOp::create(*this, more, op.getBeforeArguments());
-    setInsertionPointToEnd(op.getAfterBody());
-    SmallVector<Value> next = body(op.getAfterArguments());
-    scf::YieldOp::create(*this, next);
     return SmallVector<Value>(op.getResults());
   }
 

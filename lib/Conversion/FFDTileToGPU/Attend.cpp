@@ -201,26 +201,28 @@ Value KernelEmitter::tailRow(KernelArg plane, int64_t width, Value token) {
   return b.at(arg(plane), b.mul(rows, 2 * width));
 }
 
-/// Where this lane's words of tokens g and g + 8 of a tile start. Rows past the
-/// tail are never read; their lanes read the last row.
-std::pair<Value, Value> KernelEmitter::tailKeyRows(Value tile, Value tail) {
-  Value last = b.add(tail, -1), rows[2];
+/// Keys of tokens g and g + 8 of a tile, eight words per channel group. Rows
+/// past the tail are never read; their lanes read the last row.
+Value KernelEmitter::loadTailKeys(Value tile, Value tail) {
+  Value last = b.add(tail, -1);
+  Value rows[2];
   for (int64_t i : {0, 1}) {
     Value token = b.add(b.add(b.shl(tile, 4), g), 8 * i);
     rows[i] = b.at(
         tailRow(KernelArg::tail_k, plan.layout.headDim, b.smin(token, last)),
         b.shl(tq, 3));
   }
-  return {rows[0], rows[1]};
-}
-
-/// Keys of a tile, eight words per channel group.
-Value KernelEmitter::loadTailKeys(std::pair<Value, Value> rows, int64_t from,
-                                  int64_t to) {
   SmallVector<Value> words;
-  for (int64_t j = from; j < to; ++j)
-    for (Value row : {rows.first, rows.second})
-      words.append(loadChannels(row, 32 * j, 32 * j + 32));
+  for (int64_t j = 0; j < plan.groups; ++j)
+    for (Value row : rows)
+      for (int64_t channel : {32 * j, 32 * j + 16}) {
+        if (channel >= plan.layout.headDim) {
+          words.append(2, b.c32(0));
+          continue;
+        }
+        words.append(
+            b.unpack(b.loadConstant(b.words(2), b.at(row, 2 * channel), 8)));
+      }
   return b.pack(words);
 }
 
@@ -302,7 +304,7 @@ LogicalResult KernelEmitter::emitTailShare(TileDistributeOp loop) {
       first, tiles, b.mul(splits, plan.warps), states[loop.getInit()].flat(),
       [&](Value tile, ValueRange values) {
         StateValue state = StateValue::fromFlat(values);
-        Value keys = loadTailKeys(tailKeyRows(tile, tail), 0, plan.groups);
+        Value keys = loadTailKeys(tile, tail);
         // Where the tail is all there is, values are loaded ahead. Else it is
         // short, and registers are dear: the barrier keeps the loads down.
         bool early = !plan.traits.refines;

@@ -121,13 +121,6 @@ void KernelEmitter::emitCoordinates(bool again) {
   head = b.sub(row, b.mul(sequence, heads));
 }
 
-void KernelEmitter::refreshCoordinates() {
-  if (plan.sharesCoordinates())
-    emitCoordinates(/*again=*/true);
-  else
-    emitLaneCoordinates(/*again=*/true);
-}
-
 void KernelEmitter::storeCoordinates() {
   b.ifThen(b.eq(thread, 32), [&] {
     Value delta = b.c32(0);

@@ -62,8 +62,6 @@ private:
   /// not live through the scan.
   void emitCoordinates(bool again);
   void emitLaneCoordinates(bool again);
-  /// Computes anew, or reads again, what loops need of them.
-  void refreshCoordinates();
   /// Puts row, split, splits, first, sequence, head, length and delta where
   /// later parts find them.
   void storeCoordinates();
@@ -82,8 +80,6 @@ private:
   void prefetchTail();
   void emitScanQuery();
   void emitRefineQuery();
-  SmallVector<Value> loadChannels(Value row, int64_t from, int64_t to);
-  Value queryRow(Value headInGroup);
   Value loadQuery(Value headInGroup);
   Value queryOffset(Value headInGroup);
   /// The query token of a head of the row, i32; the last for heads beyond.
@@ -92,8 +88,6 @@ private:
   /// the last n - 1 - i. Not positive if there are none.
   Value seenBy(Value headInGroup, Value tokens);
   LogicalResult emitCandidates(TileDistributeOp loop);
-  SmallVector<Value> findTailPeaks(Value tile, Value tail);
-  Value exactTailScore(Value token, Value headInGroup);
   LogicalResult scoreTail(TileDistributeOp loop);
   LogicalResult emitTailMax(TileDistributeOp loop);
   void completeRowMax(RowMaxValue &value);
@@ -109,7 +103,6 @@ private:
     Value pages;     ///< page id of this lane's iteration of the round
   };
   void startShare(TileDistributeOp loop);
-  void placeShare();
   LogicalResult emitShare(TileDistributeOp share, TileDistributeOp refine);
   Value loadPages(Value firstIteration);
   void fillStages(Value firstIteration, Value pages, Value firstStage);
@@ -140,9 +133,7 @@ private:
   SmallVector<Value> emitRefineRound(TileDistributeOp loop, Value phase,
                                      ValueRange state);
   LogicalResult emitTailShare(TileDistributeOp loop);
-  std::pair<Value, Value> tailKeyRows(Value tile, Value tail);
-  /// Of channel groups `from` up to `to`.
-  Value loadTailKeys(std::pair<Value, Value> rows, int64_t from, int64_t to);
+  Value loadTailKeys(Value tile, Value tail);
   Value loadTailValues(Value tile, Value tail);
   Value tailRow(KernelArg plane, int64_t width, Value token);
   Value firstTailTile();
@@ -200,7 +191,7 @@ private:
   Value firstPartial; ///< i32: the row's partial results start here
   Value length;       ///< i32: visible tokens of the sequence
   DenseMap<int, Value> args;
-  Value keptGiven;  ///< i1, null if the program has no kept mask
+  Value keptGiven;         ///< i1, null if the program has no kept mask
   bool countsKept = false; ///< the program has a kept mask, which is counted
   Value ringBase, warpBarriers;
 
@@ -224,8 +215,8 @@ private:
     Value query, smax;
   };
   std::optional<EarlyQuery> earlyQuery;
-  /// Of a loop over the tail: this warp's largest score of head 4 i + lane / 8,
-  /// and whether one was not finite.
+  /// Of a loop over the tail: this warp's largest score per head, and whether
+  /// one was not finite.
   DenseMap<TileDistributeOp, SmallVector<Value>> tailScores;
   void loadCandidates(Value blocks);
 };

@@ -64,29 +64,20 @@ Value KernelEmitter::queryOffset(Value headInGroup) {
   return offset;
 }
 
-/// This lane's words of a row of channels, zero beyond the head dim.
-SmallVector<Value> KernelEmitter::loadChannels(Value row, int64_t from,
-                                               int64_t to) {
+/// The fragment of a head of the group, zero beyond the head dim.
+Value KernelEmitter::loadQuery(Value headInGroup) {
+  Value offset = queryOffset(headInGroup);
+  Value base = b.at(b.at(arg(KernelArg::q), b.shl(offset, 1)), b.shl(tq, 3));
   SmallVector<Value> words;
-  for (int64_t channel = from; channel < to; channel += 16) {
+  for (int64_t channel = 0; channel < 32 * plan.groups; channel += 16) {
     if (channel >= plan.layout.headDim) {
       words.append(2, b.c32(0));
       continue;
     }
-    words.append(
-        b.unpack(b.loadConstant(b.words(2), b.at(row, 2 * channel), 8)));
+    Value pair = b.loadConstant(b.words(2), b.at(base, 2 * channel), 8);
+    words.append({b.get(pair, 0), b.get(pair, 1)});
   }
-  return words;
-}
-
-Value KernelEmitter::queryRow(Value headInGroup) {
-  Value offset = queryOffset(headInGroup);
-  return b.at(b.at(arg(KernelArg::q), b.shl(offset, 1)), b.shl(tq, 3));
-}
-
-/// The fragment of a head of the group.
-Value KernelEmitter::loadQuery(Value headInGroup) {
-  return b.pack(loadChannels(queryRow(headInGroup), 0, 32 * plan.groups));
+  return b.pack(words);
 }
 
 Value KernelEmitter::loadFragment(Value address, int64_t groupStride,
@@ -340,118 +331,8 @@ LogicalResult KernelEmitter::emitCandidates(TileDistributeOp loop) {
   return success();
 }
 
-/// Of the tokens of a tile, those whose exact score may be the largest of the
-/// tile's: one word per head quad, for head 4 i + (lane / 8), bit 4 t + k set
-/// for token t + 8 k. Scores on the tensor cores are near the exact ones, and
-/// tell.
-SmallVector<Value> KernelEmitter::findTailPeaks(Value tile, Value tail) {
-  // Of the sum of the magnitudes: sixteen times what either order of summation
-  // can err.
-  constexpr float kError = 0x1p-12f, kTiny = 0x1p-100f, kSafe = 0x1p100f;
-  auto magnitude = [&](Value fragment) {
-    SmallVector<Value> words = b.unpack(fragment);
-    for (Value &word : words)
-      word = b.band(word, 0x7FFF7FFF);
-    return b.pack(words);
-  };
-  auto dot = [&](Value k, Value q, SmallVector<Value> &sums) {
-    SmallVector<Value> more = b.unpack(GPUDotTileOp::create(
-        b, b.floats(4), k, ValueRange{q}, TypeAttr::get(plan.element)));
-    for (auto [sum, x] : llvm::zip(sums, more))
-      sum = sum ? b.fadd(sum, x) : x;
-  };
-  Value token = b.add(b.shl(tile, 4), g);
-  SmallVector<Value> peaks;
-  for (int64_t t = 0; t < plan.headTiles; ++t) {
-    // Two channel groups at a time, kept apart: registers are dear here.
-    std::pair<Value, Value> keyRows = tailKeyRows(tile, tail);
-    Value query = queryRow(b.smin(b.add(g, 8 * t), b.c32(plan.group - 1)));
-    SmallVector<Value> f(4), sum(4);
-    for (int64_t from = 0; from < plan.groups; from += 2) {
-      int64_t to = std::min(from + 2, plan.groups);
-      // What does not depend on the tile would be read before the loop, and
-      // fill registers throughout.
-      query = b.opaque(query);
-      if (from) {
-        GPUWarpBarrierOp::create(b);
-        keyRows = {b.opaque(keyRows.first), b.opaque(keyRows.second)};
-      }
-      Value k = loadTailKeys(keyRows, from, to);
-      Value q = b.pack(loadChannels(query, 32 * from, 32 * to));
-      dot(k, q, f);
-      dot(magnitude(k), magnitude(q), sum);
-    }
-    // Numbers that are not finite, or nearly so, may not hide: then every token
-    // is looked at.
-    Value wild = b.cbool(false);
-    for (Value x : sum) {
-      Value scaledSum = b.fmax(b.fmul(arg(KernelArg::sm_scale), x), x);
-      Value tame =
-          b.band(b.fcmp(arith::CmpFPredicate::OLT, x, b.cf(kSafe)),
-                 b.fcmp(arith::CmpFPredicate::OLT, scaledSum, b.cf(kSafe)));
-      wild = b.bor(wild, b.bxor(tame, b.cbool(true)));
-    }
-    wild = any(wild);
-    SmallVector<Value> masks[2];
-    for (int64_t c : {0, 1}) {
-      Value seen = seenBy(b.add(b.shl(tq, 1), 8 * t + c), tail);
-      Value valid[2] = {b.lt(token, seen), b.lt(b.add(token, 8), seen)};
-      Value low = b.infinity(/*negative=*/true), upper[2];
-      for (int64_t k : {0, 1}) {
-        Value error = b.fma(sum[2 * k + c], b.cf(kError), b.cf(kTiny));
-        upper[k] = b.fadd(f[2 * k + c], error);
-        Value lower = b.fsub(f[2 * k + c], error);
-        low = b.select(valid[k], b.fmax(low, lower), low);
-      }
-      low = reduceRows(Reduction::max, low);
-      for (int64_t k : {0, 1}) {
-        Value near =
-            b.bor(wild, b.fcmp(arith::CmpFPredicate::OGE, upper[k], low));
-        masks[c].push_back(
-            GPUBallotOp::create(b, b.i32(), b.band(valid[k], near)));
-      }
-    }
-    // Lane 4 g + tq has heads 2 tq and 2 tq + 1: bit 4 g after a shift by tq.
-    for (int64_t i = 2 * t; i < std::min(2 * t + 2, plan.scanTiles); ++i) {
-      Value inTile = b.add(b.shr(lane, 3), 4 * (i - 2 * t));
-      Value odd = b.ne(b.band(inTile, 1), 0), place = b.shr(inTile, 1);
-      Value peak = b.c32(0);
-      for (int64_t k : {0, 1}) {
-        Value mask = b.select(odd, masks[1][k], masks[0][k]);
-        mask = b.band(b.shr(mask, place), 0x11111111);
-        peak = b.bor(peak, b.shl(mask, k));
-      }
-      Value exists = b.lt(b.add(b.shr(lane, 3), 4 * i), plan.group);
-      peaks.push_back(b.select(exists, peak, b.c32(0)));
-    }
-  }
-  return peaks;
-}
-
-/// The exact score (tail_c1) of a token of the tile with a head, eight lanes
-/// each.
-Value KernelEmitter::exactTailScore(Value token, Value headInGroup) {
-  int64_t words = plan.layout.headDim / 16;
-  Value inToken = b.shl(b.band(lane, 7), 2);
-  Value key =
-      b.at(tailRow(KernelArg::tail_k, plan.layout.headDim, token), inToken);
-  Value query = b.at(
-      b.at(arg(KernelArg::q), b.shl(queryOffset(headInGroup), 1)), inToken);
-  query = b.opaque(query);
-  SmallVector<Value> k, q;
-  for (int64_t n = 0; n < words; ++n) {
-    k.push_back(b.loadConstant(b.i32(), b.at(key, 32 * n), 4));
-    q.push_back(b.loadConstant(b.i32(), b.at(query, 32 * n), 4));
-  }
-  Value f = GPUOrderedDotOp::create(b, b.f32(), b.pack(k), b.pack(q),
-                                    TypeAttr::get(plan.element));
-  return b.fmul(arg(KernelArg::sm_scale), f);
-}
-
-/// The largest tail score per head, and whether one is not finite. Only tokens
-/// whose score may be the largest are scored in the order of tail_c1: four
-/// heads at a time, eight lanes to a head. The exact query is all that this
-/// needs, so the warps score while one of them quantises the query.
+/// Tail scores, eight lanes to a token. They need the exact query only, so the
+/// warps score while one of them quantises the query.
 LogicalResult KernelEmitter::scoreTail(TileDistributeOp loop) {
   if (failed(checkBody(loop, {"load_tail", "dot", "to_units"})))
     return failure();
@@ -461,37 +342,51 @@ LogicalResult KernelEmitter::scoreTail(TileDistributeOp loop) {
           "is not ordered, expected the order of tail_c1 for "
           "the pseudo-max");
   Value tail = counts.lookup(loop.getOver().front());
-  Value tiles = b.shr(b.add(tail, 15), 4);
-  SmallVector<Value> carried(plan.scanTiles, b.infinity(/*negative=*/true));
+  int64_t words = plan.layout.headDim / 16;
+  Value inToken = b.shl(b.band(lane, 7), 2);
+  // Plain loads of the query from an address that is opaque in the loop, and a
+  // barrier: hoisted out of it, they would fill the registers.
+  Value query =
+      b.at(b.at(arg(KernelArg::q), b.shl(queryOffset(b.c32(0)), 1)), inToken);
+
+  SmallVector<Value> carried(plan.group, b.infinity(/*negative=*/true));
   carried.push_back(b.cbool(false));
   // The warp that quantises comes last in the deal.
   Value turn = b.band(b.add(warp, plan.warps - 1), plan.warps - 1);
   carried = b.loop(
-      turn, tiles, b.c32(plan.warps), carried,
-      [&](Value tile, ValueRange sofar) {
-        SmallVector<Value> peaks = findTailPeaks(tile, tail);
-        SmallVector<Value> next;
-        Value bad = sofar.back();
-        for (int64_t i = 0; i < plan.scanTiles; ++i) {
-          Value headInGroup =
-              b.smin(b.add(b.shr(lane, 3), 4 * i), b.c32(plan.group - 1));
-          SmallVector<Value> best = b.whileLoop(
-              {peaks[i], sofar[i], bad},
-              [&](ValueRange state) { return any(b.ne(state[0], 0)); },
-              [&](ValueRange state) -> SmallVector<Value> {
-                Value peak = state[0], some = b.ne(peak, 0);
-                Value bit =
-                    b.countTrailingZeros(b.select(some, peak, b.c32(1)));
-                Value token = b.add(b.add(b.shl(tile, 4), b.shr(bit, 2)),
-                                    b.shl(b.band(bit, 1), 3));
-                Value f = exactTailScore(token, headInGroup);
-                Value wrong = b.bxor(b.isFinite(f), b.cbool(true));
-                return {b.band(peak, b.add(peak, -1)),
-                        b.select(some, b.fmax(state[1], f), Value(state[1])),
-                        b.bor(state[2], b.band(some, wrong))};
-              });
-          next.push_back(best[1]);
-          bad = best[2];
+      b.shl(turn, 2), tail, b.c32(4 * plan.warps), carried,
+      [&](Value first, ValueRange sofar) {
+        GPUWarpBarrierOp::create(b);
+        Value base = b.opaque(query);
+        Value token = b.add(first, b.shr(lane, 3));
+        Value valid = b.lt(token, tail);
+        Value address = b.at(tailRow(KernelArg::tail_k, plan.layout.headDim,
+                                     b.smin(token, b.add(tail, -1))),
+                             inToken);
+        SmallVector<Value> keys, next;
+        for (int64_t n = 0; n < words; ++n)
+          keys.push_back(b.loadConstant(b.i32(), b.at(address, 32 * n), 4));
+        Value key = b.pack(keys), bad = sofar.back();
+        for (int64_t h = 0; h < plan.group; ++h) {
+          int64_t ofToken = h / plan.tokenHeads();
+          Value offset =
+              b.mul(arg(KernelArg::q_head_stride), h % plan.tokenHeads());
+          if (ofToken)
+            offset =
+                b.add(offset, b.mul(arg(KernelArg::q_token_stride), ofToken));
+          Value from = b.at(base, b.shl(offset, 1));
+          SmallVector<Value> q;
+          for (int64_t n = 0; n < words; ++n)
+            q.push_back(b.load(b.i32(), b.at(from, 32 * n), 4));
+          Value f = GPUOrderedDotOp::create(b, b.f32(), key, b.pack(q),
+                                            TypeAttr::get(plan.element));
+          f = b.fmul(arg(KernelArg::sm_scale), f);
+          Value seen = valid;
+          if (plan.tokens() > 1)
+            seen = b.lt(token, seenBy(b.c32(h), tail));
+          Value wrong = b.bxor(b.isFinite(f), b.cbool(true));
+          bad = b.bor(bad, b.band(seen, wrong));
+          next.push_back(b.select(seen, b.fmax(sofar[h], f), Value(sofar[h])));
         }
         next.push_back(bad);
         return next;
@@ -516,9 +411,14 @@ LogicalResult KernelEmitter::emitTailMax(TileDistributeOp loop) {
   } else {
     value.tiles.assign(plan.scanTiles, b.c32(kNoScore));
   }
-  // From eight lanes per head to head 4 i + tq, in scan units.
+  // The maximum of head 4 i + tq over the four tokens of a step, in scan units.
   for (int64_t i = 0; i < plan.scanTiles; ++i) {
-    Value most = shuffle(carried[i], b.shl(tq, 3));
+    Value most = carried[std::min(4 * i, plan.group - 1)];
+    for (int64_t c = 1; c < 4; ++c)
+      most = b.select(b.eq(tq, c), carried[std::min(4 * i + c, plan.group - 1)],
+                      most);
+    // Lanes of one tq hold all four tokens of a step.
+    most = reduceRows(Reduction::max, most);
     Value unit =
         b.load(b.f32(), b.at(shared(plan.unit + 16 * i), b.shl(tq, 2)), 4);
     Value x = b.floor(b.fdiv(most, unit));

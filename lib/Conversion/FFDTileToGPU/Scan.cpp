@@ -56,16 +56,11 @@ void KernelEmitter::fillStages(Value firstIteration, Value pages,
   }
 }
 
-/// From the coordinates, which are cheaper to read again than to keep.
-void KernelEmitter::placeShare() {
-  share->first = b.mul(split, plan.warps);
-  share->stride = b.mul(splits, plan.warps);
-}
-
 void KernelEmitter::startShare(TileDistributeOp loop) {
   Value blocks = counts.lookup(loop.getOver().front());
   share.emplace();
-  placeShare();
+  share->first = b.mul(split, plan.warps);
+  share->stride = b.mul(splits, plan.warps);
   Value rest = b.sub(blocks, share->first);
   Value zero = b.c32(0);
   share->teamCount = b.ceilDiv(b.smax(rest, zero), share->stride);
@@ -329,8 +324,7 @@ LogicalResult KernelEmitter::emitShare(TileDistributeOp loop,
         Value stage = values[0], parity = values[1], phase = values[2],
               pages = values[3];
         // The scan and the refinement need not keep each other's coordinates.
-        refreshCoordinates();
-        placeShare();
+        emitLaneCoordinates(/*again=*/true);
         Value count = b.smin(b.smax(b.sub(share->warpCount, iteration0), zero),
                              b.c32(32));
         if (refine) {
@@ -355,8 +349,7 @@ LogicalResult KernelEmitter::emitShare(TileDistributeOp loop,
           pages = loadPages(nextIteration);
         SmallVector<Value> next = {stage, parity, phase, pages};
         if (refine) {
-          refreshCoordinates();
-          placeShare();
+          emitLaneCoordinates(/*again=*/true);
           resume(values.drop_front(4));
           GPURingHandoverOp::create(b, plan.copies);
           teamBarrier();
@@ -372,7 +365,7 @@ LogicalResult KernelEmitter::emitShare(TileDistributeOp loop,
           fillStages(nextIteration, pages, stage);
         return next;
       });
-  refreshCoordinates();
+  emitLaneCoordinates(/*again=*/true);
   if (refine) {
     resume(ValueRange(carried).drop_front(4));
     states[refine.getResult()] = state;

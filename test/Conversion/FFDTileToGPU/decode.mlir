@@ -18,11 +18,9 @@
 // CHECK: ffd.gpu.quantize_query
 // CHECK: ffd.gpu.scale_query
 
-// The tail needs the exact query only: before the barrier it is scored, exactly
-// where the tensor cores leave open which token is the largest.
+// The tail needs the exact query only: it is scored before the barrier.
 // CHECK: scf.for
-// CHECK-COUNT-2: ffd.gpu.dot_tile
-// CHECK: ffd.gpu.ordered_dot
+// CHECK-COUNT-4: ffd.gpu.ordered_dot
 // CHECK: ffd.gpu.team_barrier
 
 // The pseudo-max: each warp two tiles of sink or newest block.
