@@ -487,6 +487,12 @@ TEST_F(RefusedAppend, BeyondTheReservation) {
   repair = [&] { pool.reserved[1] = 3; };
   refuse(FFD_APPEND_BEYOND_RESERVATION, {200, 136, 1});
 }
+TEST_F(RefusedAppend, NoSequenceTakesNoToken) {
+  // Not even one that would stay in the tail.
+  spoil = [&] { pool.reserved[1] = -1; };
+  repair = [&] { pool.reserved[1] = 3; };
+  refuse(FFD_APPEND_BEYOND_RESERVATION, {1, 1, 1});
+}
 TEST_F(RefusedAppend, BeyondThePageTable) {
   // The next sequence's entries must not be taken for its own.
   spoil = [&] { pool.reserved[1] = 1000; };

@@ -140,11 +140,14 @@ LogicalResult AppendEmitter::emitExtent(TileAppendExtentOp op) {
   Value status = bit(b.lt(signs, 0), FFD_APPEND_BAD_LENGTH);
   Value commits = b.gt(after, first);
   Value sane = b.eq(status, 0);
-  // 64 bits: a stride may have more.
-  Value beyond = b.bor(b.gt(after, perSequence(AppendArg::reserved)),
+  // 64 bits: a stride may have more. A negative reservation is that of a slot
+  // without a sequence, which takes not even a tail.
+  Value reserved = perSequence(AppendArg::reserved);
+  Value beyond = b.bor(b.gt(after, reserved),
                        b.gt(b.zext64(after), arg(AppendArg::page_stride)));
-  status = b.bor(status, bit(b.band(b.band(sane, commits), beyond),
-                             FFD_APPEND_BEYOND_RESERVATION));
+  beyond = b.bor(b.band(commits, beyond), b.lt(reserved, 0));
+  status = b.bor(status,
+                 bit(b.band(sane, beyond), FFD_APPEND_BEYOND_RESERVATION));
   Value rest = b.sub(sum, b.shl(after, shift));
   status =
       b.bor(status, bit(b.band(sane, b.gt(rest, arg(AppendArg::tail_tokens))),

@@ -175,7 +175,8 @@ typedef struct ffdAppendArgs {
                                 `lengths` itself, or NULL                     */
   const int32_t *offsets;    /* [batch + 1] sequence b gets rows offsets[b] up
                                 to offsets[b + 1] - 1 of k and v              */
-  const int32_t *reserved;   /* [batch] entries of page_table that are valid  */
+  const int32_t *reserved;   /* [batch] entries of page_table that are valid;
+                                negative: no sequence, which takes no token   */
   int32_t *errors;           /* [batch] bits of ffdAppendError are added, none
                                 is ever taken away                            */
   void *workspace;           /* Layout::appendWorkspaceBytes, counters zero (a
