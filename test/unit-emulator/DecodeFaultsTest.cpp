@@ -57,6 +57,8 @@ struct Fault {
   size_t stride = 1;
   /// What every message has one of, separated by '|'.
   const char *says = "";
+  /// Copies are waited for by number: one too few may show at any wait.
+  bool anywhere = false;
 };
 
 void PrintTo(const Fault &fault, std::ostream *os) { *os << fault.name; }
@@ -160,7 +162,8 @@ TEST_P(DecodeFaults, AreFound) {
     if (found.text.empty())
       continue;
     EXPECT_TRUE(saysOneOf(found.text, fault.says)) << place << found.text;
-    EXPECT_TRUE(found.leads) << "fault at " << place << "\n" << found.text;
+    EXPECT_TRUE(found.leads || fault.anywhere) << "fault at " << place << "\n"
+                                               << found.text;
   }
   EXPECT_GT(count, 0u);
   EXPECT_LE(missed, fault.redundant) << log;
@@ -244,7 +247,7 @@ const Fault faults[] = {
     {"cp_async_wait", "sm_80", asmWith("cp.async.wait_group"), erase, 0, 1,
      UNORDERED},
     {"cp_async_commit", "sm_80", asmWith("cp.async.commit_group"), erase, 0, 1,
-     UNORDERED},
+     UNORDERED, /*anywhere=*/true},
     // Nothing orders the merge after the partial results of others.
     {"relaxed_arrival", "sm_90a", asmWith("atom.acq_rel"),
      edit("acq_rel", "relaxed"), 0, 1, UNORDERED},
@@ -260,7 +263,7 @@ const Fault faults[] = {
     {"vote_mask", "sm_90a", isVote, narrowMask, 0, 1,
      "by a lane that is not in its mask"},
     {"next_block", "sm_90a", isIndexedLoad, nextIndex, 0, 1,
-     "of buffer 'page_table'|selection block|lse is|relative error"},
+     "out-of-bounds access|selection block|lse is|relative error"},
 };
 
 INSTANTIATE_TEST_SUITE_P(Planted, DecodeFaults, testing::ValuesIn(faults),

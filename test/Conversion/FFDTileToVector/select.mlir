@@ -1,13 +1,16 @@
 // RUN: ffd-opt %s --ffd-tile-to-vector=isa=avx2 | FileCheck %s
 
 // The selector of an unfused decode writes the mask; nobody reads its list, so
-// there is none, and no softmax state.
+// there is none, no softmax state and no arrival of pieces; kept blocks are
+// counted.
 
 // CHECK-LABEL: func.func @select(%{{.*}}: !llvm.ptr, %{{.*}}: i64, %{{.*}}: i64)
 // CHECK: pmadd.ub.sw
 // CHECK: math.ceil
 // CHECK: llvm.store %{{.*}} {alignment = 1 : i64} : i8, !llvm.ptr
-// CHECK-NOT: llvm.atomicrmw
+// CHECK-NOT: acq_rel
+// CHECK: llvm.atomicrmw add %{{.*}} monotonic
+// CHECK-NOT: acq_rel
 // CHECK-NOT: ffd.
 
 #s = #ffd.spec<head_dim = 128, value_dim = 128, group = 4, element = f16, scan_bits = 2, quant_block = 128, select_block = 16>
