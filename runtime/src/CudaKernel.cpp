@@ -24,8 +24,8 @@ namespace {
 
 /// What a CTA needs of an SM, when the package does not say.
 constexpr int kDefaultCtasPerSm = 2;
-/// Pieces of a ragged batch per CTA that runs at a time.
-constexpr int64_t kRaggedWaves = 2;
+/// Pieces of a ragged batch per two CTAs that run at a time.
+constexpr int64_t kRaggedPieces = 3;
 
 /// Whether code for `target` runs on a device of this compute capability.
 bool runsOn(const Package &package, const CudaDeviceInfo &device) {
@@ -160,9 +160,7 @@ Status CudaKernel::upload(const ffdDecodeArgs &args) {
   if (d.splits == 0 && ragged && kernelProgram == Program::Decode)
     FFD_RETURN_IF_ERROR(s.putPlan(kernelSpec, args));
   if (d.splits == 0)
-    d.splits =
-        pickSplits(kernelSpec, x.rows, x.maxLength,
-                   int64_t(s.context->device().multiprocessors) * s.ctasPerSm);
+    d.splits = splitsFor(x.rows, x.maxLength);
   FFD_RETURN_IF_ERROR(s.put(s.q, "queries", args.q, x.q, d.q));
   FFD_RETURN_IF_ERROR(s.put(s.thumbnails, "thumbnails", args.thumbnails,
                             x.thumbnails, d.thumbnails));
@@ -267,6 +265,13 @@ Status CudaKernel::badProgram(const char *expected) const {
   return Status::invalid(std::string("the kernel's program is '") +
                          programName(kernelProgram) + "', expected '" +
                          expected + "'");
+}
+
+int32_t CudaKernel::splitsFor(int64_t rows, int64_t maxLength) const {
+  const int64_t sms = state->context->device().multiprocessors;
+  return kernelProgram == Program::Decode
+             ? pickGpuSplits(kernelSpec, rows, maxLength, sms, state->ctasPerSm)
+             : pickSplits(kernelSpec, rows, maxLength, sms * state->ctasPerSm);
 }
 
 int64_t CudaKernel::residentCtas() const {

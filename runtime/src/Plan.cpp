@@ -91,6 +91,19 @@ Status ffd::planPieces(const ffdSpec &spec, const PlanOptions &options,
   return Status::success();
 }
 
+int32_t ffd::pickGpuSplits(const ffdSpec &spec, int64_t rows, int64_t maxLength,
+                           int64_t multiprocessors,
+                           int64_t ctasPerMultiprocessor) {
+  constexpr int64_t kLongPiece = 48, kMaxSplits = 1024;
+  const int64_t blocks = maxLength / spec.quant_block;
+  const int64_t most = std::clamp<int64_t>(blocks / 2, 1, kMaxSplits);
+  const auto pieces = [&](int64_t ctas) {
+    return std::clamp<int64_t>(rows > 0 ? ctas / rows : 1, 1, most);
+  };
+  const int64_t all = pieces(multiprocessors * ctasPerMultiprocessor);
+  return int32_t(blocks / all >= kLongPiece ? all : pieces(multiprocessors));
+}
+
 Status ffd::checkPlanArgs(const ffdPlanArgs &args) {
   const auto bad = [](const char *field, int64_t value,
                       const std::string &expected) {

@@ -116,6 +116,23 @@ TEST(Plan, BadOptionsAreNamed) {
             std::string::npos);
 }
 
+/// 132 multiprocessors, two CTAs each: what was best on an H200.
+TEST(Plan, PiecesWithoutAPlan) {
+  const auto pick = [](int64_t rows, int64_t tokens) {
+    return pickGpuSplits(someSpec(), rows, tokens, 132, 2);
+  };
+  EXPECT_EQ(pick(8, 4096), 16);
+  EXPECT_EQ(pick(8, 16384), 16);
+  EXPECT_EQ(pick(8, 65536), 16);
+  EXPECT_EQ(pick(8, 262144), 33);
+  EXPECT_EQ(pick(64, 16384), 2);
+  EXPECT_EQ(pick(64, 262144), 4);
+  EXPECT_EQ(pick(8, 0), 1);
+  EXPECT_EQ(pick(8, 300), 1);
+  EXPECT_EQ(pick(100000, 65536), 1);
+  EXPECT_EQ(pickGpuSplits(someSpec(), 1, INT32_MAX, INT32_MAX, 16), 1024);
+}
+
 TEST(Plan, KernelArgumentsAreChecked) {
   int32_t lengths[2] = {};
   alignas(16) ffdPiece pieces[8];

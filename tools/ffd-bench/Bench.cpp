@@ -103,7 +103,10 @@ std::vector<int64_t> Bench::splitsToTry(DecodeKernel &kernel,
     return result;
   }
   const int64_t picked =
-      pickSplits(shape.spec, shape.rows(), shape.longest(), tasks);
+      options.onGpu()
+          ? static_cast<CudaKernel &>(kernel).splitsFor(shape.rows(),
+                                                        shape.longest())
+          : pickSplits(shape.spec, shape.rows(), shape.longest(), tasks);
   if (mode == SplitsMode::Fixed)
     return {options.splits};
   if (mode == SplitsMode::Auto)

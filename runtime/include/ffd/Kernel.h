@@ -121,6 +121,8 @@ public:
   /// One launch of the planning kernel (Program::Plan, the only launch it has),
   /// likewise. Checks what checkPlanArgs does.
   Status launchPlan(const ffdPlanArgs &device, void *stream = nullptr);
+  /// The pieces per row that decode() picks for rows of equal length.
+  int32_t splitsFor(int64_t rows, int64_t maxLength) const;
   /// CTAs that the device runs at a time.
   int64_t residentCtas() const;
   /// Registers and bytes of local memory (spills) of a thread.

@@ -49,6 +49,13 @@ int64_t pieceBlocks(const ffdSpec &spec, const PlanOptions &options,
 Status planPieces(const ffdSpec &spec, const PlanOptions &options,
                   const int32_t *lengths, ffdPiece *plan, int64_t capacity);
 
+/// Pieces per row of a decode without a plan: two CTAs on a multiprocessor hide
+/// more of the memory's latency, but each repeats what a row needs before its
+/// blocks are scanned; so one, unless pieces are long even with more
+/// (docs/performance.md). At most one piece per two blocks.
+int32_t pickGpuSplits(const ffdSpec &spec, int64_t rows, int64_t maxLength,
+                      int64_t multiprocessors, int64_t ctasPerMultiprocessor);
+
 /// What a host sees of the arguments of the kernel "plan": sizes and addresses.
 Status checkPlanArgs(const ffdPlanArgs &args);
 
