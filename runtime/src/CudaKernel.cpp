@@ -95,8 +95,8 @@ Status CudaKernel::State::putPlan(const ffdSpec &spec,
   options.batch = host.batch;
   options.kvHeads = host.kv_heads;
   options.lag = host.lag;
-  options.target =
-      kRaggedWaves * int64_t(context->device().multiprocessors) * ctasPerSm;
+  options.target = kRaggedPieces * int64_t(context->device().multiprocessors) *
+                   ctasPerSm / 2;
   std::vector<ffdPiece> pieces(size_t(std::max(options.target, extents.rows)));
   FFD_RETURN_IF_ERROR(planPieces(spec, options, host.lengths, pieces.data(),
                                  int64_t(pieces.size())));
