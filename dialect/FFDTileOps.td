@@ -272,7 +272,7 @@ def FFD_TileFinishOp : FFD_TileValueOp<"finish", [
   let summary = "merge the states of a row's pieces and write the result";
   let description = [{
     The team leaves its state in the workspace; the team that arrives last
-    merges the states of all pieces in ascending order (attend_c4), normalises,
+    merges the states of all pieces in a fixed order (attend_c4), normalises,
     and writes output and lse. With one split there is nothing to merge.
 
     Constraints:
