@@ -217,15 +217,20 @@ Status CudaKernel::launch() {
                            &s.device);
 }
 
+/// What a launch over device memory needs, as far as the host sees it.
+static Status checkResident(const ffdDecodeArgs &device) {
+  if (device.workspace && (device.plan ? device.pieces : device.splits) >= 1)
+    return Status::success();
+  return Status::invalid(
+      "launch over device memory: splits and pieces are " +
+      std::to_string(device.splits) + " and " + std::to_string(device.pieces) +
+      ", expected at least 1 of what applies, and a workspace");
+}
+
 Status CudaKernel::launchResident(const ffdDecodeArgs &device) {
   if (!attends(kernelProgram))
     return badProgram("decode' or 'exact");
-  if (!device.workspace || (device.plan ? device.pieces : device.splits) < 1)
-    return Status::invalid(
-        "launch over device memory: splits and pieces are " +
-        std::to_string(device.splits) + " and " +
-        std::to_string(device.pieces) +
-        ", expected at least 1 of what applies, and a workspace");
+  FFD_RETURN_IF_ERROR(checkResident(device));
   return state->function.launch(State::grid(device), state->threads,
                                 state->sharedBytes, &device);
 }
@@ -233,9 +238,7 @@ Status CudaKernel::launchResident(const ffdDecodeArgs &device) {
 Status CudaKernel::launchResidentOn(void *stream, const ffdDecodeArgs &device) {
   if (!attends(kernelProgram))
     return badProgram("decode' or 'exact");
-  if (!device.workspace || (device.plan ? device.pieces : device.splits) < 1)
-    return Status::invalid("launch over device memory: neither pieces nor "
-                           "splits are given, or no workspace");
+  FFD_RETURN_IF_ERROR(checkResident(device));
   return state->function.launchOn(stream, State::grid(device), state->threads,
                                   state->sharedBytes, &device);
 }
