@@ -344,6 +344,26 @@ FailureOr<std::string> mlir::ffd::compile(ModuleOp module, Stage stage,
                          : compileForGPU(module, stage, options, error);
 }
 
+FailureOr<std::vector<KernelStats>>
+mlir::ffd::compileStats(ModuleOp module, const CompilerOptions &options,
+                        bool assemble, std::string &error) {
+  FailureOr<std::string> ptx = compile(module, Stage::PTX, options, error);
+  if (failed(ptx))
+    return failure();
+  FailureOr<GPUArch> arch =
+      lookupArch(options.arch, [&] { return module.emitError(); });
+  if (failed(arch))
+    return failure();
+  auto dynamicShared = [&](StringRef name) -> int64_t {
+    for (LLVM::LLVMFuncOp kernel : getKernels(module))
+      if (kernel.getName() == name)
+        if (auto attr = kernel->getAttrOfType<IntegerAttr>(kSharedBytesAttr))
+          return attr.getInt();
+    return 0;
+  };
+  return collectKernelStats(*ptx, *arch, dynamicShared, assemble, error);
+}
+
 FailureOr<std::unique_ptr<CPUKernel>>
 mlir::ffd::compileCPUKernel(ModuleOp module, StringRef entry,
                             const CompilerOptions &options,

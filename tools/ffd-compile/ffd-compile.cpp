@@ -38,7 +38,8 @@ static cl::opt<std::string>
 static cl::opt<std::string>
     arch("arch", cl::cat(category), cl::init("sm_90a"),
          cl::value_desc("sm_80|sm_86|sm_89|sm_90|sm_90a|sm_100a|sm_120a|cpu"),
-         cl::desc("target (default: sm_90a)"));
+         cl::desc("target (default: sm_90a); with --stats, also several GPUs "
+                  "with commas between"));
 static cl::opt<std::string>
     cpuISA("isa", cl::cat(category), cl::value_desc("avx2|avx512|avx512vnni"),
            cl::desc("CPU instruction set (default: what this machine has)"));
@@ -56,6 +57,31 @@ static cl::opt<Stage> emitStage(
                           "an object file for the CPU"),
                clEnumValN(Stage::Package, "package",
                           "a kernel package: PTX and what a loader needs")));
+
+enum class StatsFormat { None, Text, Json };
+/// Made when first asked for: LLVM has an option of this name, about itself,
+/// which has to make way.
+static cl::opt<StatsFormat> &statsFormat() {
+  static bool isFree = [] {
+    auto &options = cl::getRegisteredOptions();
+    if (auto it = options.find("stats"); it != options.end())
+      it->second->removeArgument();
+    return true;
+  }();
+  (void)isFree;
+  static cl::opt<StatsFormat> option(
+      "stats", cl::cat(category), cl::ValueOptional,
+      cl::init(StatsFormat::None),
+      cl::desc("instead of code, print what the GPU kernel costs; "
+               "--emit=ptx without assembling, --emit=cubin not without:"),
+      cl::values(clEnumValN(StatsFormat::Text, "text",
+                            "registers, shared memory, occupancy, instructions "
+                            "of the scan loop (default)"),
+                 clEnumValN(StatsFormat::Json, "json", "the same as JSON"),
+                 clEnumValN(StatsFormat::Text, "", "")));
+  return option;
+}
+
 static cl::opt<Program> program(
     "program", cl::cat(category), cl::init(Program::Decode),
     cl::desc("what to build without a file:"),
@@ -202,6 +228,10 @@ static std::string findIdleOption(const CompilerOptions &options) {
       if (result.empty())
         result = idle(*option, "with --program=plan, whose kernel does not "
                                "depend on it");
+  if (statsFormat() != StatsFormat::None && result.empty() &&
+      emitStage != Stage::PTX && emitStage != Stage::Cubin)
+    result = idle(emitStage, "with --stats, expected ptx or cubin, of which "
+                             "the figures are");
   if (options.isCPU())
     for (const cl::opt<int64_t> *option : {&warps, &ctas, &stages, &slots})
       if (result.empty())
@@ -209,8 +239,37 @@ static std::string findIdleOption(const CompilerOptions &options) {
   return result;
 }
 
+/// What the kernels cost on each of the architectures, as text or JSON.
+static FailureOr<std::string> describe(ModuleOp module,
+                                       ArrayRef<StringRef> archs,
+                                       CompilerOptions options,
+                                       std::string &error) {
+  const bool assemble = emitStage.getNumOccurrences()
+                            ? emitStage == Stage::Cubin
+                            : !findCudaProgram("ptxas").empty();
+  std::vector<KernelStats> all;
+  for (StringRef arch : archs) {
+    options.arch = arch.str();
+    OwningOpRef<ModuleOp> copy = module.clone();
+    FailureOr<std::vector<KernelStats>> stats =
+        compileStats(*copy, options, assemble, error);
+    if (failed(stats))
+      return failure();
+    llvm::append_range(all, *stats);
+  }
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  if (statsFormat() == StatsFormat::Json)
+    printKernelStatsJson(all, os);
+  else
+    for (const KernelStats &stats : all)
+      printKernelStats(stats, os);
+  return text;
+}
+
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
+  statsFormat();
   cl::HideUnrelatedOptions(category);
   cl::SetVersionPrinter([](raw_ostream &os) {
     os << "ffd-compile, kernel ABI " << FFD_ABI_VERSION << ", LLVM "
@@ -221,7 +280,12 @@ int main(int argc, char **argv) {
                               "  ffd-compile --head-dim=128 --group=4 "
                               "--arch=sm_90a --emit=ptx -o decode.ptx\n");
   CompilerOptions options;
-  options.arch = arch;
+  SmallVector<StringRef> archs;
+  StringRef(arch).split(archs, ',');
+  if (archs.size() > 1 && statsFormat() == StatsFormat::None)
+    return fail("option '--arch' is '" + arch +
+                "', expected one target; several are for --stats");
+  options.arch = archs.front().str();
   options.isa = cpuISA;
   options.element = kvType;
   for (auto [target, flag] :
@@ -243,8 +307,12 @@ int main(int argc, char **argv) {
   if (!kvType.empty() && kvType != "f16" && kvType != "bf16")
     return fail("option '--kv-type' is '" + kvType + "', expected f16 or bf16");
   std::string error;
-  if (failed(checkTarget(options, emitStage, error)))
-    return fail(error);
+  for (StringRef name : archs) {
+    CompilerOptions one = options;
+    one.arch = name.str();
+    if (failed(checkTarget(one, emitStage, error)))
+      return fail(error);
+  }
   if (error = findIdleOption(options); !error.empty())
     return fail(error);
   ::ffd::Selector rule;
@@ -272,7 +340,10 @@ int main(int argc, char **argv) {
   if (!module)
     return 1;
 
-  FailureOr<std::string> result = compile(*module, emitStage, options, error);
+  FailureOr<std::string> result =
+      statsFormat() == StatsFormat::None
+          ? compile(*module, emitStage, options, error)
+          : describe(*module, archs, options, error);
   if (failed(result))
     return error.empty() ? 1 : fail(error);
 

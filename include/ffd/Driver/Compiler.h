@@ -16,6 +16,7 @@
 #include "ffd/Driver/Programs.h"
 #include "ffd/Pipelines/Pipelines.h"
 #include "ffd/Target/CPU.h"
+#include "ffd/Target/KernelStats.h"
 #include "mlir/IR/BuiltinOps.h"
 
 namespace mlir::ffd {
@@ -52,6 +53,13 @@ LogicalResult checkTarget(const CompilerOptions &options, Stage stage,
 FailureOr<std::string> compile(ModuleOp module, Stage stage,
                                const CompilerOptions &options,
                                std::string &error);
+
+/// Lowers `module` to PTX for the GPU of `options` and says what its kernels
+/// cost, with `assemble` also what ptxas and a disassembler know. A CPU as target
+/// is an error, and so are kernels that ptxas refuses.
+FailureOr<std::vector<KernelStats>>
+compileStats(ModuleOp module, const CompilerOptions &options, bool assemble,
+             std::string &error);
 
 /// Compiles a module with one kernel into a function of this process.
 FailureOr<std::unique_ptr<CPUKernel>>

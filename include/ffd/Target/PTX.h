@@ -16,6 +16,7 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/ADT/StringRef.h"
 #include <string>
+#include <vector>
 
 namespace mlir::ffd {
 
@@ -27,6 +28,8 @@ struct GPUArch {
   int64_t sharedPerCTA;      ///< bytes of shared memory a CTA can have
   int64_t sharedPerSM;       ///< bytes of shared memory of a multiprocessor
   int64_t registersPerSM;    ///< 32-bit registers of a multiprocessor
+  int64_t threadsPerSM;      ///< resident threads of a multiprocessor
+  int64_t ctasPerSM;         ///< resident CTAs of a multiprocessor
 };
 
 /// The supported architectures, in ascending order.
@@ -53,21 +56,26 @@ FailureOr<std::string> translateToPTX(ModuleOp module, llvm::StringRef arch,
 
 /// What ptxas reports of one kernel.
 struct PtxasReport {
-  int registers = 0, stackBytes = 0, spillStores = 0, spillLoads = 0;
-  int64_t sharedBytes = 0; ///< static shared memory
-  std::string text;        ///< everything it printed
+  std::string kernel;
+  int registers = 0; ///< of a thread
+  int stackBytes = 0, spillStores = 0, spillLoads = 0; ///< bytes of a thread
+  int64_t sharedBytes = 0; ///< static shared memory of a CTA
 };
 
-/// The path of ptxas: `hint` if not empty, else on PATH, else in the usual
-/// places of a CUDA toolkit; empty if there is none.
-std::string findPtxas(llvm::StringRef hint = {});
+/// The path of a program of the CUDA toolkit, such as ptxas: `hint` if not
+/// empty, else on PATH, else in the usual places; empty if there is none.
+std::string findCudaProgram(llvm::StringRef name, llvm::StringRef hint = {});
 
 /// Assembles PTX to machine code. On failure `error` says what ptxas said, or
-/// that there is none.
-FailureOr<std::string> assemblePTX(llvm::StringRef ptx, llvm::StringRef arch,
-                                   std::string &error,
-                                   llvm::StringRef ptxasPath = {},
-                                   PtxasReport *report = nullptr);
+/// that there is none. `reports`, if set, receives one report per kernel.
+FailureOr<std::string>
+assemblePTX(llvm::StringRef ptx, llvm::StringRef arch, std::string &error,
+            llvm::StringRef ptxasPath = {},
+            std::vector<PtxasReport> *reports = nullptr);
+
+/// Machine code as text, by nvdisasm or cuobjdump, whichever is found. On
+/// failure `error` says what it said, or that there is none.
+FailureOr<std::string> disassemble(llvm::StringRef cubin, std::string &error);
 
 } // namespace mlir::ffd
 

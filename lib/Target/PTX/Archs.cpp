@@ -21,13 +21,13 @@ using namespace mlir::ffd;
 static constexpr int64_t kKiB = 1024;
 
 static const GPUArch archs[] = {
-    {"sm_80", "+ptx80", false, 163 * kKiB, 164 * kKiB, 65536},
-    {"sm_86", "+ptx80", false, 99 * kKiB, 100 * kKiB, 65536},
-    {"sm_89", "+ptx80", false, 99 * kKiB, 100 * kKiB, 65536},
-    {"sm_90", "+ptx80", true, 227 * kKiB, 228 * kKiB, 65536},
-    {"sm_90a", "+ptx80", true, 227 * kKiB, 228 * kKiB, 65536},
-    {"sm_100a", "+ptx86", true, 227 * kKiB, 228 * kKiB, 65536},
-    {"sm_120a", "+ptx87", true, 99 * kKiB, 100 * kKiB, 65536},
+    {"sm_80", "+ptx80", false, 163 * kKiB, 164 * kKiB, 65536, 2048, 32},
+    {"sm_86", "+ptx80", false, 99 * kKiB, 100 * kKiB, 65536, 1536, 16},
+    {"sm_89", "+ptx80", false, 99 * kKiB, 100 * kKiB, 65536, 1536, 24},
+    {"sm_90", "+ptx80", true, 227 * kKiB, 228 * kKiB, 65536, 2048, 32},
+    {"sm_90a", "+ptx80", true, 227 * kKiB, 228 * kKiB, 65536, 2048, 32},
+    {"sm_100a", "+ptx86", true, 227 * kKiB, 228 * kKiB, 65536, 2048, 32},
+    {"sm_120a", "+ptx87", true, 99 * kKiB, 100 * kKiB, 65536, 1536, 24},
 };
 
 ArrayRef<GPUArch> mlir::ffd::getGPUArchs() { return archs; }

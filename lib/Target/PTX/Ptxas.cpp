@@ -1,12 +1,12 @@
-//===- Ptxas.cpp - Assembling PTX ------------------------ -*- C++ -*-===//
+//===- Ptxas.cpp - Programs of the CUDA toolkit ---------- -*- C++ -*-===//
 //
 // Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// Runs NVIDIA's assembler, which is not part of LLVM, and reads its report. All
-// its files are temporary.
+// Runs NVIDIA's assembler, which is not part of LLVM, and reads its report; and
+// its disassemblers. All their files are temporary.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,10 +24,10 @@
 using namespace mlir;
 using namespace mlir::ffd;
 
-std::string mlir::ffd::findPtxas(StringRef hint) {
+std::string mlir::ffd::findCudaProgram(StringRef name, StringRef hint) {
   if (!hint.empty())
     return llvm::sys::fs::can_execute(hint) ? hint.str() : std::string();
-  if (auto path = llvm::sys::findProgramByName("ptxas"))
+  if (auto path = llvm::sys::findProgramByName(name))
     return *path;
   SmallVector<std::string> roots;
   for (const char *variable : {"CUDA_ROOT", "CUDA_HOME", "CUDA_PATH"})
@@ -36,7 +36,7 @@ std::string mlir::ffd::findPtxas(StringRef hint) {
   roots.push_back("/usr/local/cuda");
   for (StringRef root : roots) {
     SmallString<128> path(root);
-    llvm::sys::path::append(path, "bin", "ptxas");
+    llvm::sys::path::append(path, "bin", name);
     if (llvm::sys::fs::can_execute(path))
       return path.str().str();
   }
@@ -61,11 +61,61 @@ static std::string readFile(StringRef path) {
   return buffer ? (*buffer)->getBuffer().str() : std::string();
 }
 
-FailureOr<std::string> mlir::ffd::assemblePTX(StringRef ptx, StringRef arch,
-                                              std::string &error,
-                                              StringRef ptxasPath,
-                                              PtxasReport *report) {
-  std::string program = findPtxas(ptxasPath);
+/// The reports of all kernels: each begins with its name.
+static std::vector<PtxasReport> readReports(StringRef log) {
+  static constexpr llvm::StringLiteral begin = "Compiling entry function '";
+  std::vector<PtxasReport> reports;
+  for (size_t at = log.find(begin); at != StringRef::npos;) {
+    StringRef text = log.substr(at + begin.size());
+    at = log.find(begin, at + begin.size());
+    if (at != StringRef::npos)
+      text = text.take_front(text.size() - (log.size() - at));
+    PtxasReport report;
+    report.kernel = text.split('\'').first.str();
+    report.registers = numberBefore(text, " registers");
+    report.stackBytes = numberBefore(text, " bytes stack frame");
+    report.spillStores = numberBefore(text, " bytes spill stores");
+    report.spillLoads = numberBefore(text, " bytes spill loads");
+    report.sharedBytes = numberBefore(text, " bytes smem");
+    reports.push_back(std::move(report));
+  }
+  return reports;
+}
+
+namespace {
+/// A file that is gone at the end of its scope.
+struct TemporaryFile {
+  SmallString<128> path;
+  llvm::FileRemover remover;
+
+  LogicalResult create(StringRef suffix, std::string &error) {
+    if (std::error_code ec =
+            llvm::sys::fs::createTemporaryFile("ffd", suffix, path)) {
+      error = "cannot create a temporary file: " + ec.message();
+      return failure();
+    }
+    remover.setFile(path);
+    return success();
+  }
+  LogicalResult write(StringRef bytes, std::string &error) {
+    std::error_code ec;
+    llvm::raw_fd_ostream os(path, ec);
+    os << bytes;
+    os.flush();
+    if (ec || os.has_error()) {
+      error = ("cannot write '" + path + "'").str();
+      os.clear_error();
+      return failure();
+    }
+    return success();
+  }
+};
+} // namespace
+
+FailureOr<std::string>
+mlir::ffd::assemblePTX(StringRef ptx, StringRef arch, std::string &error,
+                       StringRef ptxasPath, std::vector<PtxasReport> *reports) {
+  std::string program = findCudaProgram("ptxas", ptxasPath);
   if (program.empty()) {
     error = ptxasPath.empty()
                 ? "found no ptxas on PATH, in $CUDA_HOME/bin or in "
@@ -74,47 +124,57 @@ FailureOr<std::string> mlir::ffd::assemblePTX(StringRef ptx, StringRef arch,
                 : ("'" + ptxasPath + "' is not an executable ptxas").str();
     return failure();
   }
-  SmallString<128> input, output, log;
-  for (auto [name, path] :
-       {std::pair<const char *, SmallString<128> *>{"ptx", &input},
-        {"cubin", &output},
-        {"log", &log}})
-    if (std::error_code ec =
-            llvm::sys::fs::createTemporaryFile("ffd", name, *path)) {
-      error = "cannot create a temporary file: " + ec.message();
-      return failure();
-    }
-  llvm::FileRemover removeInput(input), removeOutput(output), removeLog(log);
-  {
-    std::error_code ec;
-    llvm::raw_fd_ostream os(input, ec);
-    os << ptx;
-    os.flush();
-    if (ec || os.has_error()) {
-      error = "cannot write '" + input.str().str() + "'";
-      os.clear_error();
-      return failure();
-    }
-  }
+  TemporaryFile input, output, log;
+  if (failed(input.create("ptx", error)) ||
+      failed(output.create("cubin", error)) ||
+      failed(log.create("log", error)) || failed(input.write(ptx, error)))
+    return failure();
   std::string archFlag = ("-arch=" + arch).str();
-  StringRef arguments[] = {program, "-O3", "-v", archFlag, input, "-o", output};
-  std::optional<StringRef> redirects[] = {std::nullopt, StringRef(log),
-                                          StringRef(log)};
+  StringRef arguments[] = {program,    "-O3", "-v",       archFlag,
+                           input.path, "-o",  output.path};
+  std::optional<StringRef> redirects[] = {std::nullopt, StringRef(log.path),
+                                          StringRef(log.path)};
   std::string failed;
   int status = llvm::sys::ExecuteAndWait(program, arguments, std::nullopt,
                                          redirects, 0, 0, &failed);
-  std::string text = readFile(log);
-  if (report) {
-    report->text = text;
-    report->registers = numberBefore(text, " registers");
-    report->stackBytes = numberBefore(text, " bytes stack frame");
-    report->spillStores = numberBefore(text, " bytes spill stores");
-    report->spillLoads = numberBefore(text, " bytes spill loads");
-    report->sharedBytes = numberBefore(text, " bytes smem");
-  }
+  std::string text = readFile(log.path);
   if (status != 0) {
     error = "ptxas failed: " + (failed.empty() ? text : failed);
     return failure();
   }
-  return readFile(output);
+  if (reports)
+    *reports = readReports(text);
+  return readFile(output.path);
+}
+
+FailureOr<std::string> mlir::ffd::disassemble(StringRef cubin,
+                                              std::string &error) {
+  std::string program = findCudaProgram("nvdisasm");
+  StringRef flag = "-c";
+  if (program.empty()) {
+    program = findCudaProgram("cuobjdump");
+    flag = "-sass";
+  }
+  if (program.empty()) {
+    error = "found neither nvdisasm nor cuobjdump";
+    return failure();
+  }
+  TemporaryFile input, output, log;
+  if (failed(input.create("cubin", error)) ||
+      failed(output.create("sass", error)) ||
+      failed(log.create("log", error)) || failed(input.write(cubin, error)))
+    return failure();
+  StringRef arguments[] = {program, flag, input.path};
+  std::optional<StringRef> redirects[] = {std::nullopt, StringRef(output.path),
+                                          StringRef(log.path)};
+  std::string failed;
+  int status = llvm::sys::ExecuteAndWait(program, arguments, std::nullopt,
+                                         redirects, 0, 0, &failed);
+  if (status != 0) {
+    error =
+        "'" + program + "' failed: " +
+        (failed.empty() ? StringRef(readFile(log.path)).trim().str() : failed);
+    return failure();
+  }
+  return readFile(output.path);
 }
