@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Every method of ffd.eval against its definition, transcribed token by token in
-float64, and FFD against the reference: the same blocks, bit for bit.
+float64, and FFD against the reference: the same blocks, bit for bit. On numpy, and
+where torch is installed also on its CPU and on a GPU if there is one.
 """
 
 from __future__ import annotations
@@ -13,11 +14,26 @@ import pytest
 import evalpath  # noqa: F401
 from cases import draw
 from elements import BF16, F16
-from ffd.eval.methods import FFD, METHODS, parse
-from ffd.eval.methods.split import split
-from ffd.eval.problem import Problem, round_element
+from devices import DEVICES, moved, on_device, outcome
+from ffd.eval.arrays import host
+from ffd.eval.methods import FFD, METHODS, Method, parse
+from ffd.eval.methods.split import Blocks, split
+from ffd.eval.problem import Outcome, Problem, round_element
 from ffd_reference import Spec, pseudo_max, rows_of
 from ffd_reference import split as split_reference
+
+
+@pytest.fixture(params=DEVICES, autouse=True)
+def device(request) -> str:
+    """What run() runs on."""
+    global _device
+    _device = request.param
+    return _device
+
+
+def run(method: str | Method, p: Problem) -> Outcome:
+    method = parse(method) if isinstance(method, str) else method
+    return outcome(method.run(moved(p, _device)))
 
 
 def problem(seed: int, T: int = 333, R: int = 3, G: int = 3, D: int = 64, layer: int = 9,
@@ -89,20 +105,21 @@ def kept_of(outcome, r: int, g: int, T: int) -> np.ndarray:
 @pytest.mark.parametrize("seed", range(2))
 def test_exact(seed: int) -> None:
     p = problem(seed)
-    out = parse("exact").run(p)
+    out = run("exact", p)
     for r, g, q, k, v in each(p):
         compare(out.o[r, g], out.lse[r, g], attention(exact_scores(q, k), [True] * len(k), v))
         assert kept_of(out, r, g, len(k)).all()
         assert out.bytes[r] == len(k) * 256
 
 
-@pytest.mark.parametrize("sinks, window", [(4, 100), (0, 1), (10, 1000)])
-def test_streaming(sinks: int, window: int) -> None:
+@pytest.mark.parametrize("sinks, window", [(4, 100), (0, 1), (10, 1000), (4, 0.3)])
+def test_streaming(sinks: int, window: float) -> None:
     p = problem(1)
-    out = parse(f"streaming:sinks={sinks},window={window}").run(p)
+    out = run(f"streaming:sinks={sinks},window={window}", p)
     for r, g, q, k, v in each(p):
         T = len(k)
-        kept = [t < sinks or t >= T - window for t in range(T)]
+        near = window if window >= 1 else math.ceil(window * T)
+        kept = [t < sinks or t >= T - near for t in range(T)]
         compare(out.o[r, g], out.lse[r, g], attention(exact_scores(q, k), kept, v))
         assert kept_of(out, r, g, T).tolist() == kept
         assert out.bytes[r] == sum(kept) * 256
@@ -111,7 +128,7 @@ def test_streaming(sinks: int, window: int) -> None:
 def test_oracle_with_ties() -> None:
     p = problem(2)
     p.k[10:40] = p.k[9]  # the lower of equal tokens wins
-    out = parse("oracle:budget=50").run(p)
+    out = run("oracle:budget=50", p)
     for r, g, q, k, v in each(p):
         chosen = highest([float(s) for s in p.scores[r, g, :len(k)]], 50)
         kept = [t in chosen for t in range(len(k))]
@@ -124,7 +141,7 @@ def test_oracle_with_ties() -> None:
     (16, 16, None)])
 def test_quest(budget: float, page: int, lengths: list[int] | None) -> None:
     p = problem(3, lengths=lengths)
-    out = parse(f"quest:budget={budget:g},page={page}").run(p)
+    out = run(f"quest:budget={budget:g},page={page}", p)
     for r, g, q, k, v in each(p):
         T = len(k)
         tokens = math.ceil(budget * T) if budget <= 1 else min(int(budget), T)
@@ -137,7 +154,7 @@ def test_quest(budget: float, page: int, lengths: list[int] | None) -> None:
 
 def test_quest_keeps_the_first_layers_exact() -> None:
     for name in ("quest:budget=32", "twilight"):
-        first, third = (parse(name).run(problem(3, layer=n)) for n in (1, 2))
+        first, third = (run(name, problem(3, layer=n)) for n in (1, 2))
         assert first.bytes.sum() == problem(3).lengths.sum() * 256
         assert third.bytes.sum() < first.bytes.sum()
 
@@ -145,7 +162,7 @@ def test_quest_keeps_the_first_layers_exact() -> None:
 @pytest.mark.parametrize("lengths", [None, [127, 128, 129], [5, 31, 32], [255, 256, 300]])
 def test_kivi(lengths: list[int] | None) -> None:
     p = problem(4, lengths=lengths)
-    out = parse("kivi").run(p)
+    out = run("kivi", p)
     for r, g, q, k, v in each(p):
         T, D = k.shape
         packed_k, packed_v = T - T % 128, max(0, T - 128)
@@ -165,7 +182,7 @@ def test_kivi(lengths: list[int] | None) -> None:
 @pytest.mark.parametrize("p_share, budget", [(0.85, 0.25), (0.5, 1.0), (0.99, 96.0)])
 def test_twilight(p_share: float, budget: float) -> None:
     p = problem(5)
-    out = parse(f"twilight:p={p_share},budget={budget:g}").run(p)
+    out = run(f"twilight:p={p_share},budget={budget:g}", p)
     for r, g, q, k, v in each(p):
         T = len(k)
         tokens = math.ceil(budget * T) if budget <= 1 else min(int(budget), T)
@@ -186,7 +203,7 @@ def test_twilight(p_share: float, budget: float) -> None:
 @pytest.mark.parametrize("rank, budget", [(16, 64), (64, 40), (4, 1000)])
 def test_sparq(rank: int, budget: int) -> None:
     p = problem(6)
-    out = parse(f"sparq:rank={rank},budget={budget}").run(p)
+    out = run(f"sparq:rank={rank},budget={budget}", p)
     for r in range(len(p.q)):
         T = int(p.lengths[r])
         k, v = p.k[:T].astype(float), p.v[:T].astype(float)
@@ -213,9 +230,14 @@ def test_sparq(rank: int, budget: int) -> None:
 
 # --- FFD against the reference -------------------------------------------------------
 
+def split_on(device: str, blocks: np.ndarray, bits: int, element: str) -> Blocks:
+    got = split(on_device(blocks, device), bits, element, "none")
+    return Blocks(host(got.scales), host(got.weights), host(got.keys), None)
+
+
 @pytest.mark.parametrize("element", ["f16", "bf16"])
 @pytest.mark.parametrize("bits", [2, 4, 8])
-def test_split_is_the_reference_s(bits: int, element: str) -> None:
+def test_split_is_the_reference_s(device: str, bits: int, element: str) -> None:
     rng = np.random.default_rng(bits)
     k = rng.normal(size=(256, 96)) * np.exp(rng.normal(size=96))
     k[:, 3] = 0
@@ -226,14 +248,14 @@ def test_split_is_the_reference_s(bits: int, element: str) -> None:
     spec = Spec({"f16": F16, "bf16": BF16}[element], bits)
     k = spec.element.round(k.astype(np.float32))
     want = split_reference(k, spec)
-    got = split(k.reshape(2, 128, 96), bits, element, "none")
+    got = split_on(device, k.reshape(2, 128, 96), bits, element)
     assert np.array_equal(got.scales, want.scales, equal_nan=True)
     assert np.array_equal(got.weights, 2 * want.thumbnails - (2 ** bits - 1))
     finite = np.isfinite(want.keys())
     assert np.allclose(got.keys[finite], want.keys()[finite], rtol=1e-6)
 
 
-def test_split_next_to_the_middle_code() -> None:
+def test_split_next_to_the_middle_code(device: str) -> None:
     """Keys worth -2^-16 of a code, with every mantissa of the scale: where the
     fused multiply-add decides between two codes by its last bits."""
     amax = np.arange(1024, 2048, dtype=np.float32) * 16
@@ -244,7 +266,7 @@ def test_split_next_to_the_middle_code() -> None:
     for i, factor in enumerate((1 - 2.0 ** -10, 1 + 2.0 ** -10, 0.5, 2)):
         k[2 + i] = F16.round(k[1] * np.float32(factor))
     want = split_reference(k, spec)
-    got = split(k[None], 2, "f16", "none")
+    got = split_on(device, k[None], 2, "f16")
     assert np.array_equal(got.weights, 2 * want.thumbnails - 3)
     assert 0 < (want.thumbnails[0, 1] == 1).sum()
 
@@ -273,7 +295,7 @@ def test_ffd_keeps_the_same_blocks(seed: int) -> None:
         heads = case.q.reshape(len(lengths), case.kv_heads, -1, case.head_dim)[some, head][use]
         p = Problem(heads, case.k[source, :, head], case.v[source, :, head], lengths[some][use],
                     element=case.element.name, want_estimates=True)
-        out = ffd_of(spec).run(p)
+        out = run(ffd_of(spec), p)
         want = row.select()[use]
         seen += want.size
         tokens = np.repeat(want, spec.select_block, axis=-1)
@@ -302,7 +324,7 @@ def test_blocks_at_the_very_threshold(seed: int) -> None:
     for block in np.flatnonzero((units > 1) & (units < 50_000)):
         for shift in (-0.5, 0.5):
             delta = np.float32((units[block] + shift) * F)
-            out = FFD(delta=float(delta)).run(p)
+            out = run(FFD(delta=float(delta)), p)
             kept = out.kept[0, 0, :384].reshape(-1, 16)[:, 0]
             assert np.array_equal(kept, row.select(Spec(F16, 2, delta=float(delta)))[0])
             assert kept[block], (units[block], shift)
@@ -316,10 +338,10 @@ def test_ffd_of_many_rows_equals_each_alone_and_uses_its_store() -> None:
                  "twilight:budget=0.5", "ffd:delta=2,scan_bits=16"):
         method = parse(name)
         for _ in range(2):  # the second time from the store
-            out = method.run(p)
+            out = run(method, p)
             for r, length in enumerate(lengths):
                 alone = Problem(p.q[r:r + 1], p.k, p.v, np.array([length]), layer=p.layer)
-                one = method.run(alone)
+                one = run(method, alone)
                 assert np.array_equal(one.kept[0, ..., :length], out.kept[r, ..., :length]), name
                 assert np.allclose(one.o[0], out.o[r], atol=1e-5), name
                 assert one.bytes[0] == out.bytes[r], name
@@ -327,7 +349,7 @@ def test_ffd_of_many_rows_equals_each_alone_and_uses_its_store() -> None:
 
 def test_ffd_bytes() -> None:
     p = problem(8, T=400, R=1, lengths=[400])
-    out = parse("ffd:delta=1").run(p)
+    out = run("ffd:delta=1", p)
     kept = out.kept[0, 0, :384].sum()
     assert out.bytes[0] == 384 * 16 + 3 * 128 + kept * (64 + 128) + 16 * 256
     assert 0 < kept < 384
@@ -339,28 +361,58 @@ def test_centred_keys_change_no_result(centre: str) -> None:
     p = problem(9, T=400, R=2, lengths=[390, 400])
     p.k += round_element(np.linspace(-8, 8, 64, dtype=np.float32), "f16")
     p.k = round_element(p.k, "f16")
-    exact = parse("exact").run(p)
-    everything = parse(f"ffd:delta=1e9,centre={centre}").run(p)
+    exact = run("exact", p)
+    everything = run(f"ffd:delta=1e9,centre={centre}", p)
     assert np.allclose(everything.o, exact.o, atol=0.05)
     assert np.allclose(everything.lse, exact.lse, atol=0.05)
 
     def error(name: str) -> float:
-        out = parse(name).run(p)
+        out = run(name, p)
         return float(np.abs(out.estimate[..., :384] - p.scores[..., :384]).mean())
     assert error(f"ffd:centre={centre}") < 0.7 * error("ffd")
 
 
 def test_certificate_of_skipped_mass() -> None:
     p = problem(10, T=400, R=2, lengths=[390, 400])
-    out = parse("ffd:delta=0.5,certificate=plain").run(p)
-    weights = np.exp(p.scores - parse("exact").run(p).lse[..., None])
+    out = run("ffd:delta=0.5,certificate=plain", p)
+    weights = np.exp(p.scores - run("exact", p).lse[..., None])
     missed = np.where(out.kept, 0, weights).sum(axis=-1)
     scanned = np.exp(out.estimate - out.lse[..., None])
     guess = np.where(out.kept, 0, scanned).sum(axis=-1)
     assert np.allclose(out.missed, guess / (1 + guess), atol=1e-5)
     assert (missed > 0).all() and np.abs(out.missed - missed).max() < 0.35
-    folded = parse("ffd:delta=0.5,certificate=plain,fold=norm").run(p)
+    folded = run("ffd:delta=0.5,certificate=plain,fold=norm", p)
     assert np.allclose(folded.lse, out.lse + np.log1p(guess), atol=1e-5)
+
+
+ALL = ("exact", "ffd", "ffd:delta=2,centre=row", "ffd:delta=3,centre=middle,noise=1",
+       "ffd:refine_max=true", "ffd:scan_bits=4,select_block=64", "ffd:scan_bits=16,delta=2",
+       "ffd:selector=top_k,parameter=5", "ffd:selector=top_p,parameter=0.9", "ffd:keep_local=40",
+       "ffd:delta=1,centre=mean,certificate=noise,fold=mean", "ffd:lag=100,residual=false",
+       "quest:budget=64", "twilight:p=0.95", "sparq:budget=64", "streaming:window=50", "kivi",
+       "oracle:budget=30")
+
+
+@pytest.mark.parametrize("element", ["f16", "bf16"])
+@pytest.mark.parametrize("name", ALL)
+def test_heads_together_are_heads_alone(device: str, name: str, element: str) -> None:
+    """A GPU gets all kv heads of a layer in one problem; numpy has them one by one."""
+    lengths = [100, 270, 384, 400]
+    heads = [problem(30 + i, T=400, R=4, lengths=lengths, element=element) for i in range(2)]
+    together = Problem(*(np.stack([getattr(p, name) for p in heads]) for name in "qkv"),
+                       heads[0].lengths, 9, element=element, want_estimates=True)
+    got = outcome(parse(name).run(moved(together, device)))
+    for i, p in enumerate(heads):
+        want = parse(name).run(p)
+        for key, tolerance in (("o", 2e-4), ("lse", 2e-4), ("bytes", 0), ("kept", 0),
+                               ("estimate", 1e-3), ("pseudo_max", 1e-3), ("missed", 1e-3)):
+            one, full = getattr(want, key), getattr(got, key)
+            assert (one is None) == (full is None), key
+            if one is not None:
+                full = full if full.ndim == one.ndim else full[i]
+                assert full.shape == one.shape, key
+                one, full = (np.nan_to_num(x.astype(float)) for x in (one, full))
+                assert np.abs(one - full).max() <= tolerance, key
 
 
 # --- The textual form --------------------------------------------------------------
@@ -384,10 +436,10 @@ def test_wrong_methods_are_named(text: str, says: str) -> None:
 
 def test_pseudo_max_from_refined_scores() -> None:
     p = problem(11, T=400, R=2, lengths=[390, 400])
-    out = parse("ffd:delta=0.5,refine_max=true").run(p)
+    out = run("ffd:delta=0.5,refine_max=true", p)
     assert out.kept[:, 0, :128].all() and out.kept[:, 0, 256:384].all()
     for r in range(2):
         seen = np.r_[0:128, 256:p.lengths[r]]
         want = p.scores[r][:, seen].max(axis=-1)
         assert np.allclose(out.pseudo_max[r], want, atol=0.05)
-    assert not np.allclose(parse("ffd").run(p).pseudo_max, out.pseudo_max, atol=0.05)
+    assert not np.allclose(run("ffd", p).pseudo_max, out.pseudo_max, atol=0.05)

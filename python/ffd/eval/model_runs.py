@@ -51,7 +51,7 @@ def perplexity(model: Model, text: str, name: str, tokens: int, last: int, metho
         else:
             states, read = follow(context, given, method)
             guess, divergence = predict(context, given, states, base.logp)
-        return {**key, "method": method.text, **_read(read),
+        return {**key, "method": method.text, "device": model.device, **_read(read),
                 "nll": _short(guess.nll), "kl": _short(divergence),
                 "agree": "".join("01"[int(x)] for x in guess.top == base.top)}
 
@@ -63,15 +63,15 @@ def perplexity(model: Model, text: str, name: str, tokens: int, last: int, metho
 
 
 def _read(traffic: Traffic) -> dict:
-    return {"read": round(traffic.read / traffic.dense, 5),
-            "kept": round(traffic.kept / traffic.visible, 5)}
+    read, kept = traffic.shares()
+    return {"read": round(read, 5), "kept": round(kept, 5)}
 
 
 def _short(x: Iterable[float]) -> list[float]:
     return [float(f"{value:.4g}") for value in x]
 
 
-def run_tasks(model: Model, text: str, lengths: list[int], samples: int, methods: list[Method],
+def run_tasks(model: Model, text: str, lengths: list[int], samples: Iterable[int], methods: list[Method],
               journal: Journal, jobs: int, quiet: bool = False) -> None:
     """All tasks at every length; samples outermost, so that a stopped run has
     whole samples."""
@@ -80,7 +80,7 @@ def run_tasks(model: Model, text: str, lengths: list[int], samples: int, methods
             if r["kind"] == "task"}
     exact = parse("exact")
     everything = [exact, *(m for m in methods if m != exact)]
-    for index in range(samples):
+    for index in samples:
         for tokens in lengths:
             for prompt in tasks.sample(index, tokens, text, tokenizer.encode):
                 missing = [m for m in everything
@@ -101,12 +101,15 @@ def _ask(model: Model, prompt: tasks.Prompt, tokens: int, index: int, methods: l
     name = f"{prompt.kind} {tokens} #{index}"
     context = _prompt(model, ids, max(len(q) + len(a) for _, q, a, _ in asked), name, quiet)
     exact = parse("exact")
+    views = []  # the context behind each question, and what it wrote into the cache
+    for _, text, _, _ in asked:
+        view = context.behind(follow(context, text, exact)[0])
+        views.append((view, view.tail(len(ids))))
 
     def run(method: Method) -> tuple[Traffic, list[np.ndarray]]:
         total, likely = Traffic(), []
-        for _, text, answer, _ in asked:
-            states, _ = follow(context, text, exact)
-            view = context.behind(states)
+        for (_, _, answer, _), (view, tail) in zip(asked, views):
+            view.restore(len(ids), tail)
             states, traffic = follow(view, answer, method, len(ids))
             likely.append(predict(view, answer, states, None)[0].top)
             total.add(traffic)
@@ -126,6 +129,7 @@ def _ask(model: Model, prompt: tasks.Prompt, tokens: int, index: int, methods: l
                        for (question, _, answer, spans), top, base in zip(asked, likely, want)]
             if method in methods:
                 journal.add({"kind": "task", "tokens": tokens, "sample": index,
-                             "prompt": prompt.kind, "method": method.text, **_read(traffic),
+                             "prompt": prompt.kind, "method": method.text,
+                             "device": model.device, **_read(traffic),
                              "answers": answers})
             bar.update()

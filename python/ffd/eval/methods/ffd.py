@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from ..problem import ELEMENT_BYTES, Outcome, Problem, attend, masked, round_element
+from ..arrays import Array, array_namespace, as_float, device
+from ..problem import ELEMENT_BYTES, Outcome, Problem, attend, masked, round_element, span
 from .base import Method, check
+from .sparq import mean_values
 from .split import Blocks, scan, split_of, tail_scores
 
 LIMIT = 1 << 30  # select_c1 to select_c3
@@ -34,10 +37,10 @@ def load_deltas(path: str) -> dict[int, list[float]]:
 class Selection:
     """What the rule decided for R rows with the same n committed blocks."""
 
-    kept: np.ndarray  # [R, selection blocks]
-    scores: np.ndarray | None  # [R, G, committed tokens], estimated, float32
-    pseudo_max: np.ndarray  # [R, G], as a score
-    noise: np.ndarray | None  # [R, G, n], standard deviation of the scan's error
+    kept: Array  # [..., R, selection blocks]
+    scores: Array | None  # [..., R, G, committed tokens], estimated, float32
+    pseudo_max: Array  # [..., R, G], as a score
+    noise: Array | None  # [..., R, G, n], standard deviation of the scan's error
 
 
 @dataclass(frozen=True)
@@ -113,203 +116,232 @@ class FFD(Method):
 
     # --- Pieces ---------------------------------------------------------------
 
-    def delta_of(self, problem: Problem) -> np.float32:
+    def delta_of(self, problem: Problem) -> Array:
+        """A number, or one per kv head [..., 1, 1]."""
         if not self.deltas:
-            return np.float32(self.delta)
-        table = load_deltas(self.deltas)
-        if problem.layer not in table or problem.head >= len(table[problem.layer]):
+            return problem.on(np.float32(self.delta))
+        table, (lead, *_) = load_deltas(self.deltas), problem.shape
+        row = table.get(problem.layer, [])[problem.head:][:math.prod(lead)]
+        if len(row) < math.prod(lead):
             raise ValueError(f"ffd:deltas={self.deltas}: no delta for layer {problem.layer}, "
-                             f"kv head {problem.head}")
-        return np.float32(table[problem.layer][problem.head])
+                             f"kv head {problem.head + len(row)}")
+        return problem.on(np.array(row, np.float32).reshape(*lead, 1, 1))
 
-    def shift(self, problem: Problem) -> np.ndarray | None:
-        """The constant [D] that leaves all keys of the row, or None."""
-        if not self.centre.startswith("row") or len(problem.k) < self.quant_block:
+    def shift(self, problem: Problem) -> Array | None:
+        """The constant [..., D] that leaves all keys of the row, or None."""
+        count = problem.k.shape[-2]
+        if not self.centre.startswith("row") or count < self.quant_block:
             return None
-        count = self.quant_block if self.centre == "row" else (problem.fixed or len(problem.k))
-        return round_element(problem.k[:count].mean(axis=0), problem.element)
+        count = self.quant_block if self.centre == "row" else (problem.fixed or count)
+        xp = array_namespace(problem.k)
+        mean = xp.mean(problem.k[..., :count, :], axis=-2, dtype=xp.float64)
+        return round_element(mean, problem.element)
 
-    def select(self, problem: Problem, rows: np.ndarray, k: np.ndarray,
+    def select(self, problem: Problem, rows: slice | Array, k: Array, lengths: np.ndarray,
                parts: Blocks | None, n: int) -> Selection:
-        """The rule for `rows` with n >= 1 committed blocks of keys k [T, D]."""
-        q, lengths = problem.q[rows], problem.lengths[rows]
-        R, G, D = q.shape
+        """The rule for `rows`, which see `lengths` tokens, with n >= 1 committed blocks
+        of keys k [..., T, D]."""
+        xp = array_namespace(k)
+        q = problem.q[..., rows, :, :]
+        *lead, R, G, D = q.shape
         QB, start, scale = self.quant_block, n * self.quant_block, problem.sm_scale
-        tail = tail_scores(q, k[start:lengths.max()], scale)
-        beyond = np.arange(tail.shape[-1]) >= (lengths - start)[:, None]
-        bad = ~(np.isfinite(tail) | beyond[:, None]).all(axis=(1, 2))
+        sees = problem.sees[rows]
+        tail = tail_scores(q, k[..., start:int(lengths.max()), :], scale)
+        beyond = problem.at[:tail.shape[-1]] >= (sees - start)[:, None]
+        bad = ~xp.all(xp.isfinite(tail) | beyond[:, None], axis=(-2, -1))
         tail = masked(tail, ~beyond[:, None])
         noise = None
+        flat = q.reshape((*lead, R * G, D))
         if parts is None:  # 16-bit scan: scores are scores
-            a = (k[:start] @ (q.reshape(R * G, D) * scale).T).reshape(n, QB, R, G)
-            F, nonfinite = np.ones((R, G), np.float32), ~np.isfinite(q).all(axis=(1, 2))
-            threshold_type: type = np.float32
+            a = k[..., :start, :] @ xp.matrix_transpose(flat * float(scale))
+            a = a.reshape((*lead, n, QB, R, G))
+            F = xp.ones_like(q[..., 0])
+            nonfinite = ~xp.all(xp.isfinite(q), axis=(-2, -1))
         else:
             scanned = scan(q, parts, self.scan_bits, problem.element, scale)
             a, F, nonfinite = scanned.a, scanned.F, scanned.nonfinite
-            threshold_type = np.int64
             with np.errstate(all="ignore"):
                 if parts.offsets is not None:
-                    constant = np.einsum("rgd,nd->nrg", q, parts.offsets) * scale / F
-                    a = a + np.floor(np.nan_to_num(constant))[:, None]
+                    constant = (parts.offsets @ xp.matrix_transpose(flat)) * float(scale)
+                    constant = constant.reshape((*lead, n, R, G)) / F[..., None, :, :]
+                    a = a + xp.floor(xp.nan_to_num(constant))[..., None, :, :]
                 if self.noise or self.certificate == "noise":
-                    variance = np.einsum("rgd,nd->rgn", q ** 2, parts.scales ** 2) / 12
-                    noise = scale * np.sqrt(variance)
+                    variance = flat ** 2 @ xp.matrix_transpose(parts.scales ** 2) / 12
+                    noise = float(scale) * xp.sqrt(variance).reshape((*lead, R, G, n))
         # Pseudo-max in units of the scan, select_c1.
-        flat = a.reshape(start, R, G)
-        ends = [flat[:self.sink]]
+        scores = a.reshape((*lead, start, R, G))
+        ends = [scores[..., :self.sink, :, :]]
         if self.local:
-            ends.append(flat[max(0, start - self.local):])
+            ends.append(scores[..., max(0, start - self.local):, :, :])
         if self.refine_max and parts is not None:
-            ends = [self._refined(q, parts.keys[i], F, scale)
+            ends = [self._refined(flat, parts.keys[..., i, :], F, scale)
                     for i in (slice(0, QB), slice(start - QB, start))]
-        pm = np.maximum.reduce([end.max(axis=0) for end in ends])
+        pm = functools.reduce(xp.maximum, (xp.max(end, axis=-3) for end in ends))
         if tail.shape[-1]:
             with np.errstate(all="ignore"):
-                units = tail.max(axis=-1) / F
-                if threshold_type is np.int64:
-                    units = np.floor(units)
-            units = np.clip(np.where(np.isnan(units), -LIMIT, units), -LIMIT, LIMIT)
-            pm = np.where(lengths[:, None] > start, np.maximum(pm, units), pm)
-        blocks = a.reshape(-1, self.select_block, R, G).max(axis=1)  # [blocks, R, G]
+                units = xp.max(tail, axis=-1) / F
+                if parts is not None:
+                    units = xp.floor(units)
+            units = xp.clip(xp.where(xp.isnan(units), -LIMIT, units), -LIMIT, LIMIT)
+            units = xp.astype(units, pm.dtype)
+            pm = xp.where((sees > start)[:, None], xp.maximum(pm, units), pm)
+        blocks = xp.max(a.reshape((*lead, -1, self.select_block, R, G)), axis=-3)
         if self.selector == "top_delta":
-            delta = self.delta_of(problem)
             with np.errstate(all="ignore"):
-                units = delta / F  # select_c2
-                usable = units < np.float32(LIMIT)
-                d = np.where(usable, units, np.float32(0))
-                d = np.ceil(d).astype(np.int64) if threshold_type is np.int64 else d
-            threshold = np.clip(pm.astype(threshold_type) - d, -LIMIT, LIMIT)
-            everything = ~usable | ~np.isfinite(F) | (nonfinite | bad)[:, None]
-            threshold = np.where(everything, -LIMIT, threshold)[None]  # select_c3
+                units = self.delta_of(problem) / F  # select_c2
+                usable = units < LIMIT
+                d = xp.where(usable, units, 0.0)
+            threshold = xp.astype(pm, xp.float64)  # holds all integers that occur
+            if parts is None:
+                threshold = xp.astype(pm - d, xp.float64)
+            else:
+                threshold = threshold - xp.astype(xp.ceil(d), xp.float64)
+            threshold = xp.clip(threshold, -LIMIT, LIMIT)
+            everything = ~usable | ~xp.isfinite(F) | (nonfinite | bad)[..., None]
+            # select_c3
+            threshold = xp.where(everything, float(-LIMIT), threshold)[..., None, :, :]
             if self.noise:
-                slack = np.repeat(noise.transpose(2, 0, 1), QB // self.select_block, axis=0)
-                with np.errstate(all="ignore"):
-                    threshold = threshold - np.nan_to_num(self.noise * slack / F)
-            kept = (blocks >= threshold).any(axis=2).T  # select_c4
+                slack = self.noise * xp.moveaxis(noise, -1, -3) / F[..., None, :, :]
+                slack = xp.repeat(xp.nan_to_num(slack), QB // self.select_block, axis=-3)
+                threshold = threshold - slack
+            kept = xp.any(xp.astype(blocks, xp.float64) >= threshold, axis=-1)  # select_c4
+            kept = xp.matrix_transpose(kept)
         else:
             kept = self._ranked(a, blocks, F, nonfinite)
+        count, last = kept.shape[-1], QB // self.select_block
+        forced = np.zeros(count, bool)
         if self.refine_max:
-            kept[:, :QB // self.select_block] = kept[:, -(QB // self.select_block):] = True
+            forced[:last] = forced[-last:] = True
         if self.keep_sink:
-            kept[:, :-(-self.keep_sink // self.select_block)] = True
+            forced[:-(-self.keep_sink // self.select_block)] = True
         if self.keep_local:
-            kept[:, max(0, (start - self.keep_local) // self.select_block):] = True
-        scores = None
+            forced[max(0, (start - self.keep_local) // self.select_block):] = True
+        if forced.any():
+            kept = kept | problem.on(forced)
+        estimates = None
         if problem.want_estimates or self.certificate != "none":
-            scores = (flat.transpose(1, 2, 0) * F[..., None]).astype(np.float32)
-        return Selection(kept, scores, (pm * F).astype(np.float32), noise)
+            estimates = as_float(xp.moveaxis(scores, -3, -1) * F[..., None])
+        return Selection(kept, estimates, as_float(pm * F), noise)
 
     @staticmethod
-    def _refined(q: np.ndarray, keys: np.ndarray, F: np.ndarray, scale: np.float32) -> np.ndarray:
-        """Refined scores [tokens, R, G] in units of the scan."""
+    def _refined(q: Array, keys: Array, F: Array, scale: np.float32) -> Array:
+        """Refined scores [..., tokens, R, G] in units of the scan; q [..., R * G, D]."""
+        xp = array_namespace(q)
         with np.errstate(all="ignore"):
-            units = np.floor(np.einsum("rgd,td->trg", q * scale, keys) / F)
-        return np.clip(np.nan_to_num(units, nan=-LIMIT), -LIMIT, LIMIT)
+            f = keys @ xp.matrix_transpose(q * float(scale))
+            units = xp.floor(f.reshape((*f.shape[:-1], *F.shape[-2:])) / F[..., None, :, :])
+            units = xp.where(xp.isnan(units), -LIMIT, units)
+        return xp.clip(units, -LIMIT, LIMIT)
 
-    def _ranked(self, a: np.ndarray, blocks: np.ndarray, F: np.ndarray,
-                nonfinite: np.ndarray) -> np.ndarray:
-        """top_k, top_p and all: [R, blocks]."""
-        count, R = len(blocks), F.shape[0]
+    def _ranked(self, a: Array, blocks: Array, F: Array, nonfinite: Array) -> Array:
+        """top_k, top_p and all: [..., R, blocks]."""
+        xp = array_namespace(a)
+        *lead, count, R, G = blocks.shape
+        w = xp.max(as_float(blocks) * F[..., None, :, :], axis=-1)
+        w = xp.matrix_transpose(w)  # [..., R, blocks]
         if self.selector == "all":
-            return np.ones((R, count), bool)
-        approx = a.astype(np.float32) * F
-        w = (blocks.astype(np.float32) * F).max(axis=2).T  # [R, blocks]
-        order = np.argsort(-w, axis=-1, kind="stable")  # ties to the lower block
+            return w == w
+        order = xp.argsort(-w, axis=-1, stable=True)  # ties to the lower block
         if self.selector == "top_k":
             k = self.parameter if self.parameter > 1 else np.ceil(self.parameter * count)
-            wanted = np.full(R, min(int(k), count))
+            wanted = min(int(k), count)
         else:
             with np.errstate(all="ignore"):
-                wide = approx.astype(np.float64)
-                mass = np.exp(wide - wide.max(axis=(0, 1, 3), keepdims=True))
-                mass = mass.reshape(count, self.select_block, R, -1).sum(axis=(1, 3)).T
-                share = np.cumsum(np.take_along_axis(mass, order, axis=-1), axis=-1)
-                reached = share / share[:, -1:] >= self.parameter
-            wanted = np.where(reached.any(axis=-1), reached.argmax(axis=-1) + 1, count)
-        kept = np.zeros((R, count), bool)
-        np.put_along_axis(kept, order, np.arange(count) < wanted[:, None], axis=-1)
-        kept[nonfinite] = True
-        return kept
+                wide = xp.astype(as_float(a) * F[..., None, None, :, :], xp.float64)
+                mass = xp.exp(wide - xp.max(wide, axis=(-4, -3, -1), keepdims=True))
+                mass = mass.reshape((*lead, count, self.select_block, R, G))
+                mass = xp.matrix_transpose(xp.sum(mass, axis=(-3, -1)))
+                share = xp.cumulative_sum(xp.take_along_axis(mass, order, axis=-1), axis=-1)
+                short = ~(share / share[..., -1:] >= self.parameter)
+            # The blocks before the first that reaches p, and that one.
+            wanted = xp.clip(xp.sum(short, axis=-1) + 1, None, count)[..., None]
+        kept = xp.argsort(order, axis=-1) < wanted
+        return kept | nonfinite[..., None]
 
     # --- The whole --------------------------------------------------------------
 
     def run(self, problem: Problem) -> Outcome:
-        R, G, D = problem.q.shape
-        T, Dv = problem.v.shape
+        xp = array_namespace(problem.k)
+        lead, R, G, T = problem.shape
         k, shift = problem.k, self.shift(problem)
         if shift is not None:
-            k = round_element(k - shift, problem.element)
+            k = round_element(k - shift[..., None, :], problem.element)
         committed = np.maximum(0, problem.lengths - self.lag) // self.quant_block
-        kept = problem.visible.copy()
-        estimate = np.full((R, G, T), -np.inf, np.float32) if problem.want_estimates else None
-        pseudo = np.full((R, G), -np.inf, np.float32)
-        f = np.empty((R, G, T), np.float32)
-        missed = np.zeros((R, G), np.float32) if self.certificate != "none" else None
-        skipped = np.zeros((R, G), np.float32)  # log-space sums need lse first
-        pending: list[tuple[np.ndarray, Selection, np.ndarray]] = []
+
+        def filled(*shape: int, value: float = 0.0, dtype=xp.float32) -> Array:
+            return xp.full((*lead, *shape), value, dtype=dtype, device=device(k))
+        kept = filled(R, T, value=True, dtype=xp.bool) & problem.visible
+        estimate = filled(R, G, T) if problem.want_estimates else None
+        pseudo, f = filled(R, G), filled(R, G, T)
+        missed = filled(R, G) if self.certificate != "none" else None
+        skipped = filled(R, G)  # log-space sums need lse first
+        pending: list[tuple[slice | Array, Selection, Array]] = []
         for n in np.unique(committed):
-            rows = np.flatnonzero(committed == n)
+            some = np.flatnonzero(committed == n)
+            lengths, rows = problem.lengths[some], span(some)
+            rows = rows if isinstance(rows, slice) else problem.on(rows)
             start = int(n) * self.quant_block
-            part = Problem(problem.q[rows], k, problem.v, np.full(len(rows), len(k)))
+            part = Problem(problem.q[..., rows, :, :], k, problem.v, np.full(len(some), T))
             if n == 0:
-                f[rows] = part.products(k)
-                pseudo[rows] = masked(f[rows], problem.visible[rows][:, None]).max(axis=-1)
+                f[..., rows, :, :] = part.products(k)
+                seen = masked(f[..., rows, :, :], problem.visible[rows][:, None])
+                pseudo[..., rows, :] = xp.max(seen, axis=-1)
                 if estimate is not None:
-                    estimate[rows] = f[rows]
+                    estimate[..., rows, :, :] = f[..., rows, :, :]
                 continue
             parts = None
             if self.scan_bits != 16:
                 parts = split_of(problem, k, int(n), self.quant_block, self.scan_bits,
                                  self.centre, self.residual)
-            chosen = self.select(problem, rows, k, parts, int(n))
-            tokens = np.repeat(chosen.kept, self.select_block, axis=-1)
-            kept[rows, :start] &= tokens
-            f[rows, :, :start] = part.products(k[:start] if parts is None else parts.keys)
-            f[rows, :, start:] = part.products(k[start:])
-            pseudo[rows] = chosen.pseudo_max
+            chosen = self.select(problem, rows, k, lengths, parts, int(n))
+            tokens = xp.repeat(chosen.kept, self.select_block, axis=-1)
+            kept[..., rows, :start] = kept[..., rows, :start] & tokens
+            f[..., rows, :, :start] = part.products(k[..., :start, :] if parts is None
+                                                    else parts.keys)
+            f[..., rows, :, start:] = part.products(k[..., start:, :])
+            pseudo[..., rows, :] = chosen.pseudo_max
             if estimate is not None:
-                estimate[rows, :, :start] = chosen.scores
-                estimate[rows, :, start:] = f[rows, :, start:]
+                estimate[..., rows, :, :start] = chosen.scores
+                estimate[..., rows, :, start:] = f[..., rows, :, start:]
             if missed is not None:
                 pending.append((rows, chosen, tokens))
-        o, lse = attend(masked(f, kept[:, None]), problem.v)
+        o, lse = attend(masked(f, kept[..., None, :]), problem.v)
         for rows, chosen, tokens in pending:
             guess = chosen.scores
             if self.certificate == "noise":
-                guess = guess - np.repeat(chosen.noise ** 2 / 2, self.quant_block, axis=-1)
-            guess = masked(guess - lse[rows][..., None], ~tokens[:, None])
-            skipped[rows] = np.exp(np.minimum(guess, 80)).sum(axis=-1)
-            missed[rows] = skipped[rows] / (1 + skipped[rows])
+                guess = guess - xp.repeat(chosen.noise ** 2 / 2, self.quant_block, axis=-1)
+            guess = masked(guess - lse[..., rows, :][..., None], ~tokens[..., None, :])
+            mass = xp.sum(xp.exp(xp.clip(guess, None, 80)), axis=-1)
+            skipped[..., rows, :] = mass
+            missed[..., rows, :] = mass / (1 + mass)
         if self.fold != "none":
-            lse = lse + np.log1p(skipped)
+            lse = lse + xp.log1p(skipped)
             weight = (1 / (1 + skipped))[..., None]
             o = o * weight
             if self.fold == "mean":
-                mean = np.cumsum(problem.v, axis=0, dtype=np.float64)[problem.lengths - 1]
-                mean = (mean / problem.lengths[:, None]).astype(np.float32)
-                o = o + (1 - weight) * mean[:, None]
+                o = o + (1 - weight) * mean_values(problem)[..., None, :]
         if shift is not None:
-            constant = (problem.q @ shift) * problem.sm_scale
+            flat = problem.q.reshape((*lead, R * G, -1))
+            constant = (flat @ shift[..., None]).reshape((*lead, R, G)) * float(problem.sm_scale)
             lse, pseudo = lse + constant, pseudo + constant
             if estimate is not None:
-                estimate += constant[..., None]
+                estimate = estimate + constant[..., None]
         if estimate is not None:
             estimate = masked(estimate, problem.visible[:, None])
-        return Outcome(o, lse, kept[:, None], self.read(problem, committed, kept), estimate,
+        return Outcome(o, lse, kept[..., None, :], self.read(problem, committed, kept), estimate,
                        pseudo, missed)
 
-    def read(self, problem: Problem, committed: np.ndarray, kept: np.ndarray) -> np.ndarray:
-        """[R]: bytes of the packed cache (head dims that need no padding)."""
-        D, Dv = problem.k.shape[1], problem.v.shape[1]
+    def read(self, problem: Problem, committed: np.ndarray, kept: Array) -> Array:
+        """[..., R]: bytes of the packed cache (head dims that need no padding)."""
+        xp = array_namespace(kept)
+        D, Dv = problem.k.shape[-1], problem.v.shape[-1]
         split = committed * self.quant_block
-        within = np.arange(kept.shape[-1]) < split[:, None]
-        refined = (kept & within).sum(axis=-1)
+        refined = xp.sum(kept & (problem.at < problem.on(split)[:, None]), axis=-1)
         scanned = split * D * self.scan_bits / 8
-        per_token = ELEMENT_BYTES * Dv
+        per_token = float(ELEMENT_BYTES * Dv)
         if self.scan_bits != 16:
             vectors = 2 if self.centre in ("mean", "middle") else 1  # scales, offsets
             scanned = scanned + committed * vectors * ELEMENT_BYTES * D
             per_token += D if self.residual else 0
-        return (scanned + refined * per_token
-                + (problem.lengths - split) * problem.token_bytes).astype(float)
+        always = scanned + (problem.lengths - split) * problem.token_bytes
+        return refined * per_token + problem.on(always.astype(float))

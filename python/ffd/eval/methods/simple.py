@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..arrays import Array, array_namespace, is_numpy_array
 from ..problem import Outcome, Problem, attend, masked, union_bytes
 from .base import Method, check
 
@@ -27,23 +28,23 @@ class Exact(Method):
 
 @dataclass(frozen=True)
 class Streaming(Method):
-    """The first `sinks` and the newest `window` tokens. Positions stay those of
-    the text: keys come with the rotary embedding applied, and contexts here are
-    within what the model was trained for."""
+    """The first `sinks` and the newest `window` tokens (below 1: that share of the
+    visible ones). Positions stay those of the text: keys come with the rotary
+    embedding applied, and contexts here are within what the model was trained for."""
 
     sinks: int = 4
-    window: int = 1020
+    window: float = 1020.0
     name = "streaming"
     paper = "Xiao et al. 2023, StreamingLLM, arXiv 2309.17453"
 
     def __post_init__(self) -> None:
         check(self.sinks >= 0, "streaming:sinks", self.sinks, "0 or more")
-        check(self.window >= 1, "streaming:window", self.window, "1 or more")
+        check(self.window > 0, "streaming:window", self.window, "more than 0")
 
     def run(self, problem: Problem) -> Outcome:
-        at = np.arange(len(problem.k))
-        near = at >= problem.lengths[:, None] - self.window
-        kept = (((at < self.sinks) | near) & problem.visible)[:, None]
+        window = self.window if self.window >= 1 else np.ceil(self.window * problem.lengths)
+        near = problem.at >= problem.on((problem.lengths - window).astype(int))[:, None]
+        kept = (((problem.at < self.sinks) | near) & problem.visible)[:, None]
         o, lse = attend(masked(problem.scores, kept), problem.v)
         return Outcome(o, lse, kept, union_bytes(kept, problem.token_bytes))
 
@@ -63,7 +64,8 @@ class Oracle(Method):
 
     def run(self, problem: Problem) -> Outcome:
         f = problem.scores
-        kept = top_tokens(f, token_budget(self.budget, problem.lengths)) & problem.visible[:, None]
+        count = problem.on(token_budget(self.budget, problem.lengths))
+        kept = top_tokens(f, count[:, None]) & problem.visible[:, None]
         o, lse = attend(masked(f, kept), problem.v)
         return Outcome(o, lse, kept, union_bytes(kept, problem.token_bytes))
 
@@ -74,18 +76,22 @@ def token_budget(budget: float, lengths: np.ndarray) -> np.ndarray:
     return np.maximum(1, np.minimum(count, lengths)).astype(int)
 
 
-def top_tokens(f: np.ndarray, count: np.ndarray) -> np.ndarray:
-    """[R, G, N] -> mask of the count [R] or [R, G] highest, ties to the lower
-    index. Sorting values and comparing is many times faster than argsort."""
-    R, G, N = f.shape
-    count = np.broadcast_to(count[:, None] if count.ndim == 1 else count, (R, G))
+def top_tokens(f: Array, count: Array) -> Array:
+    """[..., N] -> mask of the count [...] highest, ties to the lower index. Sorting
+    values and comparing is many times faster than argsort."""
+    xp = array_namespace(f)
+    N = f.shape[-1]
     if N == 0:
-        return np.zeros(f.shape, bool)
-    at = np.clip(N - count, 0, N - 1)[..., None]
-    least = np.take_along_axis(np.sort(f, axis=-1), at, axis=-1)
+        return xp.zeros_like(f, dtype=xp.bool)
+    count = xp.broadcast_to(count, f.shape[:-1])
+    at = xp.clip(N - count, 0, N - 1)[..., None]
+    least = xp.take_along_axis(xp.sort(f, axis=-1), at, axis=-1)
     above, equal = f > least, f == least
-    room = count - above.sum(axis=-1)
-    tied = equal.sum(axis=-1) > room
-    if tied.any():
-        equal[tied] &= np.cumsum(equal[tied], axis=-1) <= room[tied][:, None]
+    room = count - xp.sum(above, axis=-1)
+    # Of equal ones the first; a GPU would have to wait to learn whether there are any.
+    tied = xp.sum(equal, axis=-1) > room if is_numpy_array(f) else ...
+    if tied is ... or tied.any():
+        some = equal[tied]
+        order = xp.cumulative_sum(some, axis=-1, dtype=xp.int32)
+        equal[tied] = some & (order <= room[tied][..., None])
     return (above | equal) & (count > 0)[..., None]

@@ -7,14 +7,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..arrays import Array, array_namespace
 from ..problem import ELEMENT_BYTES, Outcome, Problem, attend, masked, union_bytes
 from .base import Method, check
 from .simple import token_budget, top_tokens
 
 
-def softmax(f: np.ndarray) -> np.ndarray:
-    p = np.exp(f - f.max(axis=-1, keepdims=True))
-    return p / p.sum(axis=-1, keepdims=True)
+def softmax(f: Array) -> Array:
+    xp = array_namespace(f)
+    p = xp.exp(f - xp.max(f, axis=-1, keepdims=True))
+    return p / xp.sum(p, axis=-1, keepdims=True)
+
+
+def mean_values(problem: Problem) -> Array:
+    """[..., R, Dv]: the mean of the values that a row sees."""
+    xp = array_namespace(problem.v)
+    sums = xp.cumulative_sum(problem.v, axis=-2, dtype=xp.float64)[..., problem.sees - 1, :]
+    return xp.astype(sums / problem.sees[:, None], xp.float32)
 
 
 @dataclass(frozen=True)
@@ -36,34 +45,37 @@ class SparQ(Method):
         check(0 <= self.local <= 1, "sparq:local", self.local, "0 to 1")
 
     def run(self, problem: Problem) -> Outcome:
-        R, G, D = problem.q.shape
+        xp = array_namespace(problem.q)
+        lead, R, G, _ = problem.shape
+        D = problem.q.shape[-1]
         if self.rank > D:
             raise ValueError(f"sparq:rank={self.rank}: expected at most the {D} channels of K")
-        size = np.abs(problem.q)
-        order = np.argsort(-size.sum(axis=1), axis=-1, kind="stable")  # [R, D]
-        used = np.zeros((R, D), bool)
-        np.put_along_axis(used, order[:, :self.rank], True, axis=-1)
-        q = np.where(used[:, None], problem.q, np.float32(0))
+        size = xp.abs(problem.q)
+        order = xp.argsort(-xp.sum(size, axis=-2), axis=-1, stable=True)  # [..., R, D]
+        used = xp.argsort(order, axis=-1) < self.rank
+        q = xp.where(used[..., None, :], problem.q, 0.0)
         # The temperature sqrt(D |q used|_1 / |q|_1) of the paper.
-        total = size.sum(axis=-1)
-        share = np.where(total > 0, np.abs(q).sum(axis=-1) / np.where(total > 0, total, 1), 1)
-        share = np.where(share > 0, share, 1).astype(np.float32)
-        f = (q.reshape(R * G, D) @ problem.k.T).reshape(R, G, -1)
-        estimate = f * (problem.sm_scale / np.sqrt(share))[..., None]
+        total = xp.sum(size, axis=-1)
+        share = xp.where(total > 0, xp.sum(xp.abs(q), axis=-1) / xp.where(total > 0, total, 1.0),
+                         1.0)
+        share = xp.where(share > 0, share, 1.0)
+        keys = xp.matrix_transpose(problem.k)
+        f = (q.reshape((*lead, R * G, D)) @ keys).reshape((*lead, R, G, -1))
+        estimate = f * (float(problem.sm_scale) / xp.sqrt(share))[..., None]
         weights = softmax(masked(estimate, problem.visible[:, None]))
         count = token_budget(self.budget, problem.lengths)
         local = np.floor(self.local * count).astype(int)
-        near = np.arange(len(problem.k)) >= (problem.lengths - local)[:, None]
-        rank = weights.sum(axis=1) + np.where(near, np.float32(G + 1), np.float32(0))
+        near = problem.at >= problem.on(problem.lengths - local)[:, None]
+        rank = xp.sum(weights, axis=-2) + xp.astype(near, xp.float32) * (G + 1)
         rank = masked(rank, problem.visible)
-        kept = top_tokens(rank[:, None], count) & problem.visible[:, None]  # [R, 1, T]
+        kept = top_tokens(rank, problem.on(count)) & problem.visible
+        kept = kept[..., None, :]  # [..., R, 1, T]
         o, lse = attend(masked(problem.scores, kept), problem.v)
-        alpha = np.where(kept, weights, np.float32(0)).sum(axis=-1)
-        alpha = np.clip(alpha, np.finfo(np.float32).tiny, 1)
-        mean = np.cumsum(problem.v, axis=0, dtype=np.float64)[problem.lengths - 1]
-        mean = (mean / problem.lengths[:, None]).astype(np.float32)
-        o = alpha[..., None] * o + (1 - alpha)[..., None] * mean[:, None]
-        read = (problem.lengths * ELEMENT_BYTES * float(self.rank)
+        alpha = xp.sum(xp.where(kept, weights, 0.0), axis=-1)
+        alpha = xp.clip(alpha, float(np.finfo(np.float32).tiny), 1)
+        mean = mean_values(problem)
+        o = alpha[..., None] * o + (1 - alpha)[..., None] * mean[..., None, :]
+        read = (problem.on(problem.lengths * ELEMENT_BYTES * float(self.rank))
                 + union_bytes(kept, problem.token_bytes)
-                + ELEMENT_BYTES * problem.v.shape[1])
-        return Outcome(o, lse - np.log(alpha), kept, read, estimate, missed=1 - alpha)
+                + ELEMENT_BYTES * problem.v.shape[-1])
+        return Outcome(o, lse - xp.log(alpha), kept, read, estimate, missed=1 - alpha)

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
+from ..arrays import Array, array_namespace
 from ..problem import ELEMENT_BYTES, Outcome, Problem, attend, masked, union_bytes
 from .base import Method, check
 from .kivi import quantise
@@ -14,14 +13,15 @@ from .quest import Quest
 from .simple import Exact, top_tokens
 
 
-def top_p(f: np.ndarray, p: float) -> np.ndarray:
-    """Mask of the fewest entries of each row of f [R, G, N] (-inf: none) whose
+def top_p(f: Array, p: float) -> Array:
+    """Mask of the fewest entries of each row of f [..., N] (-inf: none) whose
     share of the softmax reaches p; ties to the lower index."""
-    ranked = -np.sort(-f, axis=-1)
-    mass = np.exp(ranked.astype(np.float64) - ranked[..., :1])
-    share = np.cumsum(mass, axis=-1)
+    xp = array_namespace(f)
+    ranked = -xp.sort(-f, axis=-1)
+    mass = xp.exp(xp.astype(ranked, xp.float64) - xp.astype(ranked[..., :1], xp.float64))
+    share = xp.cumulative_sum(mass, axis=-1)
     taken = (share - mass < p * share[..., -1:]) & (mass > 0)
-    return top_tokens(f, taken.sum(axis=-1))
+    return top_tokens(f, xp.sum(taken, axis=-1))
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,11 @@ class Twilight(Method):
         base = self._base()
         candidates, _ = base.candidates(problem)
         keys = problem.stored(("twilight", self.bits), problem.k, 1,
-                              lambda k: quantise(k, 1, self.bits, problem.element))
+                              lambda k: quantise(k, -1, self.bits, problem.element))
         estimate = problem.products(keys)
         kept = top_p(masked(estimate, candidates), self.p)
         o, lse = attend(masked(problem.scores, kept), problem.v)
-        per_candidate = self.bits / 8 * problem.k.shape[1] + 2 * ELEMENT_BYTES
+        per_candidate = self.bits / 8 * problem.k.shape[-1] + 2 * ELEMENT_BYTES
         read = (base.metadata_bytes(problem) + union_bytes(candidates, per_candidate)
                 + union_bytes(kept, problem.token_bytes))
         return Outcome(o, lse, kept, read, estimate)

