@@ -83,13 +83,14 @@ def causal_attention(q: Array, k: Array, v: Array, chunk: int = 256,
         rows = xp.permute_dims(q[start:stop].reshape((-1, kv_heads, group, D)), (1, 0, 2, 3))
         keys, values = (xp.permute_dims(x[:before + stop], (1, 2, 0)) for x in (k, v))
         f = (rows.reshape((kv_heads, -1, D)) * scale) @ keys
-        sees = like(np.arange(before + stop) <= before + np.arange(start, stop)[:, None], q)
+        sees = at[:before + stop] <= at[before + start:before + stop, None]
         f = masked(f.reshape((kv_heads, stop - start, group, -1)), sees[:, None])
         mixed = attend(f, xp.matrix_transpose(values))[0]
         out[start:stop] = xp.permute_dims(mixed, (1, 0, 2, 3)).reshape((-1, heads, v.shape[2]))
         return stop - start
 
     if not is_numpy_array(q):
+        at = like(np.arange(len(k)), q)
         chunk = max(1, SCORES // (heads * len(k)))
     # The longest prefixes first; numpy leaves the interpreter's lock for all of this.
     for done in spread(one if is_numpy_array(q) else all_heads, list(range(0, count, chunk))[::-1],
