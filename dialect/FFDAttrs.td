@@ -22,6 +22,11 @@ class FFD_Attr<string name, string attrMnemonic, list<Trait> traits = []>
   let mnemonic = attrMnemonic;
 }
 
+def FFD_Centre : I32EnumAttr<"Centre", "what is subtracted from the keys of a row", [
+    I32EnumAttrCase<"none", 0>, I32EnumAttrCase<"row", 1>]> {
+  let cppNamespace = "::mlir::ffd";
+}
+
 def FFD_SpecAttr : FFD_Attr<"Spec", "spec"> {
   let summary = "what one kernel is specialised for";
   let description = [{
@@ -40,6 +45,10 @@ def FFD_SpecAttr : FFD_Attr<"Spec", "spec"> {
     * (spec_c7) `residual_bits` is 8, or 0: attention over the thumbnails alone,
       for ablations; 0 where `scan_bits` is 16;
     * (spec_c8) `query_tokens` is 1..8, and `group * query_tokens` at most 16.
+
+    With `centre = row` the cache holds keys relative to a vector per row, the
+    mean of the row's first block (centre_c1 of `docs/numerics.md`), and keeps
+    that vector.
 
     Only the CPU lowering takes 16 scan bits or no residuals.
 
@@ -60,19 +69,21 @@ def FFD_SpecAttr : FFD_Attr<"Spec", "spec"> {
     OptionalParameter<"int64_t", "tokens kept together">:$select_block,
     DefaultValuedParameter<"int64_t", "8", "bits of a residual">:$residual_bits,
     DefaultValuedParameter<"int64_t", "1",
-        "newest tokens of a sequence that ask at once">:$query_tokens
+        "newest tokens of a sequence that ask at once">:$query_tokens,
+    DefaultValuedParameter<"::mlir::ffd::Centre", "::mlir::ffd::Centre::none",
+        "what keys are relative to: none or row">:$centre
   );
   let assemblyFormat = "`<` struct(params) `>`";
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
-    /// The spec with residuals of 8 bits and one query token.
+    /// The spec with residuals of 8 bits, one query token and plain keys.
     static SpecAttr get(::mlir::MLIRContext *context, int64_t headDim,
                         int64_t valueDim, int64_t group, ::mlir::Type element,
                         int64_t scanBits, int64_t quantBlock,
                         int64_t selectBlock) {
       return get(context, headDim, valueDim, group, element, scanBits,
                  quantBlock, selectBlock, /*residualBits=*/int64_t(8),
-                 /*queryTokens=*/int64_t(1));
+                 /*queryTokens=*/int64_t(1), Centre::none);
     }
     static SpecAttr
     getChecked(::llvm::function_ref<::mlir::InFlightDiagnostic()> emitError,
@@ -82,11 +93,13 @@ def FFD_SpecAttr : FFD_Attr<"Spec", "spec"> {
       return getChecked(emitError, context, headDim, valueDim, group, element,
                         scanBits, quantBlock, selectBlock,
                         /*residualBits=*/int64_t(8),
-                        /*queryTokens=*/int64_t(1));
+                        /*queryTokens=*/int64_t(1), Centre::none);
     }
     /// Whether the scan reads 16-bit keys, which have no thumbnails.
     bool scansKeys() const { return getScanBits() == 16; }
     bool hasResiduals() const { return getResidualBits() != 0; }
+    /// Whether the cache holds keys relative to a vector of their row.
+    bool hasCentre() const { return getCentre() != Centre::none; }
     /// Queries that share a kv head: those of its group, of all query tokens.
     /// Number `i * group + g` is head g of token i.
     int64_t getRowHeads() const { return getGroup() * getQueryTokens(); }
@@ -98,7 +111,8 @@ def FFD_SpecAttr : FFD_Attr<"Spec", "spec"> {
     int64_t getTwiceL() const { return (int64_t(1) << getScanBits()) - 1; }
     bool isBF16() const { return getElement().isBF16(); }
     /// The canonical part of a kernel's name: "d128-v128-g4-f16-b2-q128-s16", with
-    /// "-r0" where there are no residuals and "-n4" where four tokens ask at once.
+    /// "-r0" where there are no residuals, "-n4" where four tokens ask at once and
+    /// "-crow" where keys are centred.
     std::string getKernelName() const;
   }];
 }

@@ -35,29 +35,34 @@ def FFD_SplitOp : FFD_Op<"split", [Pure, InferTypeOpAdaptor]> {
   let description = [{
     Quantises `T` tokens of one row, `T` a multiple of the quantisation block:
     per block and channel a scale, a `scan_bits`-bit thumbnail code and an 8-bit
-    residual (split_c1 to split_c5 of `docs/numerics.md`). The results are in
-    logical layout; `--ffd-split-to-linalg` lowers the op.
+    residual (split_c1 to split_c5 of `docs/numerics.md`). With `centre` the keys
+    are taken relative to it first (centre_c3). The results are in logical
+    layout; `--ffd-split-to-linalg` lowers the op.
 
     Constraints:
     * (split_o1) `keys` is `[T, D]` with `T`, where static, a multiple of
       `quant_block`;
-    * (split_o2) `scan_bits` is 2, 4 or 8.
+    * (split_o2) `scan_bits` is 2, 4 or 8;
+    * (split_o3) `centre` is `[D]`, of the keys' element type.
 
     Example:
 
     ```mlir
     %codes, %residuals, %scales = ffd.split %k {scan_bits = 2 : i64, quant_block = 128 : i64}
         : tensor<256x64xf16> -> tensor<256x64xi8>, tensor<256x64xi8>, tensor<2x64xf16>
+    %c2, %r2, %s2 = ffd.split %k centre(%c : tensor<64xf16>) {scan_bits = 2 : i64, quant_block = 128 : i64}
+        : tensor<256x64xf16> -> tensor<256x64xi8>, tensor<256x64xi8>, tensor<2x64xf16>
     ```
   }];
   let arguments = (ins TensorRankOf<[F16, BF16], [2]>:$keys,
+                       Optional<TensorRankOf<[F16, BF16], [1]>>:$centre,
                        I64Attr:$scan_bits, I64Attr:$quant_block);
   let results = (outs TensorRankOf<[I8], [2]>:$codes,
                       TensorRankOf<[I8], [2]>:$residuals,
                       TensorRankOf<[F16, BF16], [2]>:$scales);
   let assemblyFormat = [{
-    $keys attr-dict `:` type($keys) `->` type($codes) `,` type($residuals) `,`
-    type($scales)
+    $keys (`centre` `(` $centre^ `:` type($centre) `)`)? attr-dict `:` type($keys)
+    `->` type($codes) `,` type($residuals) `,` type($scales)
   }];
   let hasVerifier = 1;
 }
@@ -76,10 +81,13 @@ def FFD_CacheViewOp : FFD_Op<"cache.view", [Pure]> {
     Constraints:
     * (cache_c1) the innermost size of each plane, where static, is what the
       spec's layout needs: bytes of a thumbnail block, bytes of a residual block,
-      elements of a value block, padded head dim, head dim, value dim;
-    * (cache_c2) element types of values, smax and tails are the spec's;
+      elements of a value block, padded head dim, head dim, value dim; head dim
+      for `centre`;
+    * (cache_c2) element types of values, smax, tails and centre are the spec's;
     * (cache_c3) every memref has the identity layout: strides are arguments of
-      the kernel, not of the type.
+      the kernel, not of the type;
+    * (cache_c4) there is a `centre`, `[sequence][kv head][channel]`, exactly
+      where the spec has `centre = row`.
 
     A `memref.cast` that only forgets static sizes folds into the op.
 
@@ -98,13 +106,14 @@ def FFD_CacheViewOp : FFD_Op<"cache.view", [Pure]> {
     MemRefRankOf<[F16, BF16], [3]>:$values, MemRefRankOf<[F16, BF16], [3]>:$smax,
     MemRefRankOf<[F16, BF16], [4]>:$tail_k, MemRefRankOf<[F16, BF16], [4]>:$tail_v,
     MemRefRankOf<[I32], [2]>:$page_table, MemRefRankOf<[I32], [1]>:$lengths,
-    I32:$lag);
+    I32:$lag, Optional<MemRefRankOf<[F16, BF16], [3]>>:$centre);
   let results = (outs FFD_CacheType:$cache);
   let assemblyFormat = [{
     `thumbnails` `(` $thumbnails `)` `residuals` `(` $residuals `)`
     `values` `(` $values `)` `smax` `(` $smax `)`
     `tails` `(` $tail_k `,` $tail_v `)` `pages` `(` $page_table `)`
-    `lengths` `(` $lengths `)` `lag` `(` $lag `)` attr-dict `:`
+    `lengths` `(` $lengths `)` `lag` `(` $lag `)`
+    (`centre` `(` $centre^ `:` type($centre) `)`)? attr-dict `:`
     type($thumbnails) `,` type($residuals) `,` type($values) `,` type($smax) `,`
     type($tail_k) `,` type($tail_v) `,` type($page_table) `,` type($lengths)
     `->` qualified(type($cache))
@@ -122,7 +131,9 @@ def FFD_AppendOp : FFD_Op<"append", [MemoryEffects<[MemRead, MemWrite]>]> {
     newest tokens of sequence `b`. Blocks that are then older than the cache's
     `lag` are committed: what `ffd.split` says of their keys goes to the pages
     that the page table names, `smax` rises to their scales (split_c6), and the
-    tail holds the rest. `new_lengths[b]` becomes `lengths[b]` plus what was
+    tail holds the rest. Where the spec has `centre = row`, the first block that
+    is committed decides the centre of its row, and all keys of the row are
+    relative to it from then on, those of the tail too (centre_c1 to centre_c3). `new_lengths[b]` becomes `lengths[b]` plus what was
     appended; where they are other memory, `lengths` stay, so that all layers of
     a step can start from them.
 

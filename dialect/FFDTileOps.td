@@ -268,16 +268,19 @@ def FFD_TileInitOp : FFD_TileValueOp<"init", [Pure]> {
 }
 
 def FFD_TileFinishOp : FFD_TileValueOp<"finish", [
-    MemoryEffects<[MemRead, MemWrite]>]> {
+    AttrSizedOperandSegments, MemoryEffects<[MemRead, MemWrite]>]> {
   let summary = "merge the states of a row's pieces and write the result";
   let description = [{
     The team leaves its state in the workspace; the team that arrives last
     merges the states of all pieces in a fixed order (attend_c4), normalises,
-    and writes output and lse. With one split there is nothing to merge.
+    and writes output and lse. With one split there is nothing to merge. Over
+    centred keys `centre` names the queries and the cache whose centre lse takes
+    in (centre_c4).
 
     Constraints:
     * (tile_c2) element type and innermost size of the memory, where static, are
-      the spec's.
+      the spec's;
+    * (finish_c1) `centre` is given only where the spec has `centre = row`.
 
     Example:
 
@@ -287,11 +290,22 @@ def FFD_TileFinishOp : FFD_TileValueOp<"finish", [
   }];
   let arguments = (ins FFD_StateType:$state, FFD_OutMemory:$out,
                        FFD_LseMemory:$lse, Index:$row, Index:$split,
-                       Index:$splits);
+                       Index:$splits, Optional<FFD_QueryType>:$query,
+                       Optional<FFD_CacheType>:$cache);
   let assemblyFormat = [{
     $state `into` $out `,` $lse `[` $row `]` `piece` `(` $split `of` $splits `)`
-    attr-dict `:` `(` qualified(type($state)) `,` type($out) `,` type($lse) `)` `->` `(` `)`
+    (`centre` `(` $query^ `,` $cache `)`)? attr-dict `:` `(`
+    qualified(type($state)) `,` type($out) `,` type($lse)
+    (`,` qualified(type($query))^ `,` qualified(type($cache)))? `)` `->` `(` `)`
   }];
+  let builders = [
+    /// Without a centre.
+    OpBuilder<(ins "::mlir::Value":$state, "::mlir::Value":$out,
+                   "::mlir::Value":$lse, "::mlir::Value":$row,
+                   "::mlir::Value":$split, "::mlir::Value":$splits), [{
+      build($_builder, $_state, state, out, lse, row, split, splits,
+            ::mlir::Value(), ::mlir::Value());
+    }]>];
   let hasVerifier = 1;
 }
 
@@ -599,7 +613,10 @@ def FFD_TileLoadTokensOp : FFD_TileValueOp<"load_tokens", [
   let summary = "the 16-bit tokens of a block that is about to be committed";
   let description = [{
     Tokens that the sequence already had come from its tail, the others from
-    `keys` and `values`, of which the sequence's start at `offsets`.
+    `keys` and `values`, of which the sequence's start at `offsets`. Where the
+    spec has `centre = row`, keys are relative to the row's centre (centre_c3),
+    which for a row without committed blocks is the mean of its block 0
+    (centre_c1).
 
     Constraints:
     * (tile_c2) element type and innermost size of the memory, where static, are
@@ -665,7 +682,9 @@ def FFD_TileFinishAppendOp : FFD_TileValueOp<"finish_append", [
   let description = [{
     The team that arrives last raises the row's `smax` to the scales of all
     pieces (from zero, where the row had no committed blocks), moves the tail
-    behind the blocks that were committed, and adds the new tokens to it. One
+    behind the blocks that were committed, and adds the new tokens to it. Where
+    the spec has `centre = row`, it writes the centre of a row that had no
+    committed blocks, and the tail's keys are relative to it (centre_c2). One
     team of a sequence writes `new_lengths`, the last one where those are the
     cache's own lengths. With `count` 0 nothing but that is written.
 

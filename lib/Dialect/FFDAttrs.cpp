@@ -41,7 +41,8 @@ LogicalResult SpecAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                int64_t headDim, int64_t valueDim, int64_t group,
                                Type element, int64_t scanBits,
                                int64_t quantBlock, int64_t selectBlock,
-                               int64_t residualBits, int64_t queryTokens) {
+                               int64_t residualBits, int64_t queryTokens,
+                               Centre) {
   auto checkDim = [&](StringRef name, int64_t value) -> LogicalResult {
     if (value == 0 || (value >= 16 && value <= 256 && value % 16 == 0))
       return success();
@@ -93,13 +94,13 @@ bool SpecAttr::isComplete() const {
 }
 
 std::string SpecAttr::getKernelName() const {
-  return llvm::formatv("d{0}-v{1}-g{2}-{3}-b{4}-q{5}-s{6}{7}{8}", getHeadDim(),
-                       getValueDim(), getGroup(), isBF16() ? "bf16" : "f16",
-                       getScanBits(), getQuantBlock(), getSelectBlock(),
-                       hasResiduals() ? "" : "-r0",
-                       getQueryTokens() > 1
-                           ? "-n" + std::to_string(getQueryTokens())
-                           : std::string());
+  return llvm::formatv(
+      "d{0}-v{1}-g{2}-{3}-b{4}-q{5}-s{6}{7}{8}{9}", getHeadDim(), getValueDim(),
+      getGroup(), isBF16() ? "bf16" : "f16", getScanBits(), getQuantBlock(),
+      getSelectBlock(), hasResiduals() ? "" : "-r0",
+      getQueryTokens() > 1 ? "-n" + std::to_string(getQueryTokens())
+                           : std::string(),
+      hasCentre() ? "-crow" : "");
 }
 
 //===----------------------------------------------------------------------===//

@@ -199,7 +199,15 @@ LogicalResult SplitOp::verify() {
   if (!llvm::is_contained({2, 4, 8}, int64_t(getScanBits())))
     return emitOpError("attribute 'scan_bits' is ")
            << int64_t(getScanBits()) << ", expected 2, 4 or 8 (split_o2)";
-  return success();
+  if (!getCentre())
+    return success();
+  auto keys = cast<ShapedType>(getKeys().getType());
+  Type centre = getCentre().getType();
+  return success(
+      succeeded(checkElement(*this, "centre", centre, keys.getElementType(),
+                             "split_o3")) &&
+      succeeded(checkSize(*this, "centre", centre, 0, keys.getDimSize(1),
+                          "channels of the keys", "split_o3")));
 }
 
 //===----------------------------------------------------------------------===//
@@ -256,19 +264,26 @@ getPlaneSizes(CacheViewOp view) {
           {spec.getHeadDim(), "head_dim"},
           {spec.getValueDim(), "value_dim"},
           {0, "pages"},
-          {0, "sequences"}};
+          {0, "sequences"},
+          {0, "lag"},
+          {spec.getHeadDim(), "head_dim"}};
 }
 
-static constexpr StringRef kPlaneNames[] = {"thumbnails", "residuals", "values",
-                                            "smax",       "tail_k",    "tail_v",
-                                            "page_table", "lengths"};
-static constexpr unsigned kNumPlanes = std::size(kPlaneNames);
+static constexpr StringRef kPlaneNames[] = {
+    "thumbnails", "residuals",  "values",  "smax", "tail_k",
+    "tail_v",     "page_table", "lengths", "lag",  "centre"};
 
 LogicalResult CacheViewOp::verify() {
   SpecAttr spec = getCache().getType().getSpec();
+  if (spec.hasCentre() != !!getCentre())
+    return emitOpError(getCentre() ? "has a centre" : "has no centre")
+           << " with the spec " << spec << ", expected one exactly where that "
+           << "has centre = row (cache_c4)";
   SmallVector<std::pair<int64_t, StringRef>> sizes = getPlaneSizes(*this);
-  for (unsigned i = 0; i < kNumPlanes; ++i) {
-    auto type = cast<MemRefType>(getOperand(i).getType());
+  for (unsigned i = 0; i < getNumOperands(); ++i) {
+    auto type = dyn_cast<MemRefType>(getOperand(i).getType());
+    if (!type) // the lag
+      continue;
     auto [size, what] = sizes[i];
     if (failed(checkSize(*this, kPlaneNames[i], type, type.getRank() - 1, size,
                          what, "cache_c1")))
@@ -291,7 +306,7 @@ LogicalResult CacheViewOp::verify() {
 OpFoldResult CacheViewOp::fold(FoldAdaptor) {
   SmallVector<std::pair<int64_t, StringRef>> sizes = getPlaneSizes(*this);
   bool changed = false;
-  for (unsigned i = 0; i < kNumPlanes; ++i) {
+  for (unsigned i = 0; i < getNumOperands(); ++i) {
     OpOperand &operand = getOperation()->getOpOperand(i);
     auto cast = operand.get().getDefiningOp<memref::CastOp>();
     if (!cast || !memref::CastOp::canFoldIntoConsumerOp(cast))

@@ -171,6 +171,13 @@ LogicalResult TileQueryOp::verify() {
 }
 
 LogicalResult TileFinishOp::verify() {
+  if (!getQuery() != !getCache())
+    return emitOpError("has only one of 'query' and 'cache', expected both or "
+                       "neither (finish_c1)");
+  if (getCache() && !getCache().getType().getSpec().hasCentre())
+    return emitOpError("has a centre with the spec ")
+           << getCache().getType().getSpec()
+           << ", expected one only with centre = row (finish_c1)";
   return checkSize(*this, "out", getOut().getType(), 2,
                    getState().getType().getSpec().getValueDim(), "value_dim",
                    "tile_c2");

@@ -171,7 +171,8 @@ static FailureOr<std::string> finishPackage(::ffd::Package package,
                   static_cast<int32_t>(spec.getQuantBlock()),
                   static_cast<int32_t>(spec.getSelectBlock()),
                   /*no_residuals=*/spec.hasResiduals() ? 0 : 1,
-                  static_cast<int32_t>(spec.getQueryTokens())};
+                  static_cast<int32_t>(spec.getQueryTokens()),
+                  static_cast<int32_t>(spec.getCentre())};
   std::string bytes;
   ::ffd::Status status = package.serialize(bytes);
   if (!status.ok()) {

@@ -32,11 +32,12 @@ func.func @decode(%q: !query, %thumbnails: memref<?x?x$TBxi8>,
     %residuals: memref<?x?x$RBxi8>, %values: memref<?x?x$VNx$E>,
     %smax: memref<?x?x$PDx$E>, %tail_k: memref<?x?x?x$Dx$E>,
     %tail_v: memref<?x?x?x$Vx$E>, %pages: memref<?x?xi32>,
-    %lengths: memref<?xi32>, %lag: i32, %delta: tensor<?xf32>, %sm_scale: f32,
-    %out: !out, %lse: !heads_f32, %kept: !mask) -> (!out, !heads_f32, !mask) {
+    %lengths: memref<?xi32>, %lag: i32$CARG, %delta: tensor<?xf32>,
+    %sm_scale: f32, %out: !out, %lse: !heads_f32, %kept: !mask)
+    -> (!out, !heads_f32, !mask) {
   %cache = ffd.cache.view thumbnails(%thumbnails) residuals(%residuals)
       values(%values) smax(%smax) tails(%tail_k, %tail_v) pages(%pages)
-      lengths(%lengths) lag(%lag)
+      lengths(%lengths) lag(%lag)$CVIEW
       : memref<?x?x$TBxi8>, memref<?x?x$RBxi8>, memref<?x?x$VNx$E>,
         memref<?x?x$PDx$E>, memref<?x?x?x$Dx$E>, memref<?x?x?x$Vx$E>,
         memref<?x?xi32>, memref<?xi32> -> !cache
@@ -91,11 +92,11 @@ func.func @append(%keys: !keys, %vals: !vals, %offsets: memref<?xi32>,
     %residuals: memref<?x?x$RBxi8>, %values: memref<?x?x$VNx$E>,
     %smax: memref<?x?x$PDx$E>, %tail_k: memref<?x?x?x$Dx$E>,
     %tail_v: memref<?x?x?x$Vx$E>, %pages: memref<?x?xi32>,
-    %lengths: memref<?xi32>, %lag: i32, %new_lengths: memref<?xi32>,
+    %lengths: memref<?xi32>, %lag: i32$CARG, %new_lengths: memref<?xi32>,
     %errors: memref<?xi32>) {
   %cache = ffd.cache.view thumbnails(%thumbnails) residuals(%residuals)
       values(%values) smax(%smax) tails(%tail_k, %tail_v) pages(%pages)
-      lengths(%lengths) lag(%lag)
+      lengths(%lengths) lag(%lag)$CVIEW
       : memref<?x?x$TBxi8>, memref<?x?x$RBxi8>, memref<?x?x$VNx$E>,
         memref<?x?x$PDx$E>, memref<?x?x?x$Dx$E>, memref<?x?x?x$Vx$E>,
         memref<?x?xi32>, memref<?xi32> -> !cache
@@ -126,8 +127,12 @@ OwningOpRef<ModuleOp> mlir::ffd::buildProgram(MLIRContext *context,
   ::ffd::Layout layout = spec.getLayout();
   std::string specText;
   llvm::raw_string_ostream(specText) << spec;
-  // Longer names first: $TB must not be read as $T.
+  const bool centred = spec.hasCentre();
+  // Longer names first: $TB must not be read as $T. $D and $E are in others'
+  // text.
   std::pair<StringRef, std::string> replacements[] = {
+      {"$CARG", centred ? ", %centre: memref<?x?x$Dx$E>" : ""},
+      {"$CVIEW", centred ? " centre(%centre : memref<?x?x$Dx$E>)" : ""},
       {"$SELECTOR", selector.str()},
       {"$SPEC", specText},
       {"$TB", std::to_string(layout.thumbnailBytes())},

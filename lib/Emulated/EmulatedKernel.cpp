@@ -83,7 +83,9 @@ bool EmulatedKernel::lower(const Options &options, std::string &error) {
   auto attribute = mlir::ffd::SpecAttr::get(
       &context, spec.head_dim, spec.value_dim, spec.group, element,
       spec.scan_bits, spec.quant_block, spec.select_block,
-      /*residualBits=*/8, queryTokens(spec));
+      /*residualBits=*/8, queryTokens(spec),
+      spec.centre == FFD_CENTRE_ROW ? mlir::ffd::Centre::row
+                                    : mlir::ffd::Centre::none);
   const llvm::StringRef number = llvm::StringRef(options.arch).substr(3, 2);
   cores = number == "80" || number == "86" || number == "89"
               ? emulator::TensorCores::Ampere
@@ -154,6 +156,7 @@ public:
     input(args.residuals, x.residuals, "residuals");
     input(args.values, x.values, "values");
     input(args.smax, x.smax, "smax");
+    input(args.centre, x.centre, "centre");
     input(args.tail_k, x.tailK, "tail_k");
     input(args.tail_v, x.tailV, "tail_v");
     input(args.page_table, x.pageTable, "page_table");

@@ -118,7 +118,8 @@ int ffdJitCompile(const ffdSpec *spec, const char *target, const char *program,
       int64_t(spec->head_dim), int64_t(spec->value_dim), int64_t(spec->group),
       element, int64_t(spec->scan_bits), int64_t(spec->quant_block),
       int64_t(spec->select_block), int64_t(spec->no_residuals ? 0 : 8),
-      int64_t(::ffd::queryTokens(*spec)));
+      int64_t(::ffd::queryTokens(*spec)),
+      spec->centre == FFD_CENTRE_ROW ? Centre::row : Centre::none);
   if (!attr || !attr.isComplete())
     return fail(result, messages.empty() ? "spec has a size of 0" : messages);
 

@@ -35,7 +35,8 @@ public:
       : values{spec.getHeadDim(),  spec.getValueDim(),   spec.getGroup(),
                spec.getScanBits(), spec.getQuantBlock(), spec.getSelectBlock()},
         residualBits(spec.getResidualBits()),
-        queryTokens(spec.getQueryTokens()), element(spec.getElement()) {}
+        queryTokens(spec.getQueryTokens()), centre(spec.getCentre()),
+        element(spec.getElement()) {}
 
   enum Field { headDim, valueDim, group, scanBits, quantBlock, selectBlock };
   static StringRef getName(Field field) {
@@ -87,7 +88,8 @@ public:
     auto spec = SpecAttr::getChecked(
         [&] { return op->emitError(); }, op->getContext(), values[headDim],
         values[valueDim], values[group], element, values[scanBits],
-        values[quantBlock], values[selectBlock], residualBits, queryTokens);
+        values[quantBlock], values[selectBlock], residualBits, queryTokens,
+        centre);
     if (!spec)
       return failure();
     return spec;
@@ -96,6 +98,7 @@ public:
 private:
   int64_t values[6] = {};
   int64_t residualBits = 8, queryTokens = 1;
+  Centre centre = Centre::none;
   Type element;
 };
 
@@ -271,6 +274,8 @@ private:
     refine(view.getSmax(), layout.paddedHeadDim());
     refine(view.getTailK(), spec.getHeadDim());
     refine(view.getTailV(), spec.getValueDim());
+    if (Value centre = view.getCentre())
+      refine(centre, spec.getHeadDim());
   }
 };
 

@@ -42,6 +42,11 @@ struct Quantiser {
   Value i32(int64_t value) {
     return arith::ConstantOp::create(b, b.getI32IntegerAttr(value));
   }
+  /// centre_c3: a key relative to its row's centre.
+  Value centre(Value k, Value c) {
+    Value d = arith::SubFOp::create(b, extend(k), extend(c));
+    return arith::TruncFOp::create(b, element, d);
+  }
   Value extend(Value v) { return arith::ExtFOp::create(b, b.getF32Type(), v); }
   Value compare(arith::CmpFPredicate predicate, Value lhs, Value rhs) {
     return arith::CmpFOp::create(b, predicate, lhs, rhs);
@@ -128,7 +133,6 @@ struct LowerSplit : OpRewritePattern<SplitOp> {
     Value keys = tensor::ExpandShapeOp::create(b, expandedType, op.getKeys(),
                                                reassociation, shape);
 
-    // split_c1: the largest magnitude, NaN propagates.
     MLIRContext *context = b.getContext();
     AffineExpr d0 = b.getAffineDimExpr(0), d1 = b.getAffineDimExpr(1),
                d2 = b.getAffineDimExpr(2);
@@ -136,14 +140,6 @@ struct LowerSplit : OpRewritePattern<SplitOp> {
     AffineMap perChannel = AffineMap::get(3, 0, {d0, d2}, context);
     auto parallel = utils::IteratorType::parallel;
     auto reduction = utils::IteratorType::reduction;
-    Value amaxInit = linalg::FillOp::create(
-                         b, quantiser.f32(0.0),
-                         tensor::EmptyOp::create(b,
-                                                 ArrayRef<OpFoldResult>{
-                                                     blocks, channels},
-                                                 b.getF32Type())
-                             .getResult())
-                         .getResult(0);
     auto body = [&](function_ref<SmallVector<Value>(ValueRange)> compute) {
       return [&, compute](OpBuilder &nested, Location loc, ValueRange args) {
         OpBuilder::InsertionGuard guard(b);
@@ -151,6 +147,26 @@ struct LowerSplit : OpRewritePattern<SplitOp> {
         linalg::YieldOp::create(b, compute(args));
       };
     };
+    if (Value centre = op.getCentre()) {
+      AffineMap perRow = AffineMap::get(3, 0, {d2}, context);
+      Value init = tensor::EmptyOp::create(b, shape, element);
+      keys = linalg::GenericOp::create(
+                 b, init.getType(), ValueRange{keys, centre}, ValueRange{init},
+                 ArrayRef<AffineMap>{perElement, perRow, perElement},
+                 ArrayRef<utils::IteratorType>{parallel, parallel, parallel},
+                 body([&](ValueRange args) -> SmallVector<Value> {
+                   return {quantiser.centre(args[0], args[1])};
+                 }))
+                 .getResult(0);
+    }
+    // split_c1: the largest magnitude, NaN propagates.
+    Value amaxInit =
+        linalg::FillOp::create(
+            b, quantiser.f32(0.0),
+            tensor::EmptyOp::create(b, ArrayRef<OpFoldResult>{blocks, channels},
+                                    b.getF32Type())
+                .getResult())
+            .getResult(0);
     Value amax =
         linalg::GenericOp::create(
             b, amaxInit.getType(), ValueRange{keys}, ValueRange{amaxInit},

@@ -95,7 +95,7 @@ static LogicalResult tileDecode(DecodeOp op) {
   }
   Value worklist = program.select(op.getCache(), threshold, op.getKept());
   program.finish(program.attend(op.getCache(), worklist, rowMax), op.getOut(),
-                 op.getLse());
+                 op.getLse(), op.getCache());
   op.erase();
   return success();
 }
@@ -130,7 +130,7 @@ static LogicalResult tileAttend(AttendOp op) {
   program.loadQuery(op.getQuery(), op.getSmScale(), op.getCache());
   Value worklist = program.loadSelection(op.getMask());
   program.finish(program.attend(op.getCache(), worklist, {}), op.getOut(),
-                 op.getLse());
+                 op.getLse(), op.getCache());
   op.erase();
   return success();
 }

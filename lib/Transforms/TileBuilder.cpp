@@ -163,8 +163,11 @@ Value TileProgram::attendTail(Value keys, Value values, Value state) {
       });
 }
 
-void TileProgram::finish(Value state, Value out, Value lse) {
-  TileFinishOp::create(b, state, out, lse, row, split, splits);
+void TileProgram::finish(Value state, Value out, Value lse, Value cache) {
+  if (cache && spec.hasCentre())
+    TileFinishOp::create(b, state, out, lse, row, split, splits, query, cache);
+  else
+    TileFinishOp::create(b, state, out, lse, row, split, splits);
 }
 
 void TileProgram::append(AppendOp op) {

@@ -46,7 +46,9 @@ struct TileProgram {
   Value attend(Value cache, Value worklist, Value rowMax);
   Value attendTail(Value keys, Value values, Value state);
   Value init(Value rowMax);
-  void finish(Value state, Value out, Value lse);
+  /// Writes output and lse; with a cache, lse is that of the keys themselves
+  /// where those of the cache are centred.
+  void finish(Value state, Value out, Value lse, Value cache = {});
   /// The whole of an append, after begin().
   void append(AppendOp op);
 

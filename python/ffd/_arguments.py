@@ -45,6 +45,16 @@ def sm_scale(value: Any, head_dim: int) -> float:
     return number
 
 
+CENTRES = ("none", "row")
+
+
+def centre(value: Any) -> int:
+    """The number of an argument 'centre'."""
+    if text("centre", value) not in CENTRES:
+        raise ValueError(f"argument 'centre' is '{value}', expected 'none' or 'row'")
+    return CENTRES.index(value)
+
+
 def text(name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"argument '{name}' is {type(value).__name__}, expected str")

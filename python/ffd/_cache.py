@@ -40,7 +40,9 @@ class Result:
 
 @dataclass(frozen=True)
 class Scan:
-    """What the selector sees of a query; all in natural-log units but `units`."""
+    """What the selector sees of a query; all in natural-log units but `units`.
+    Over centred keys, scores are those of the keys relative to the centre: the
+    same number is missing from all of a head's."""
 
     units: np.ndarray
     """int32 [batch, heads, committed tokens]: the integer scores `a_int` of
@@ -102,6 +104,10 @@ class Cache:
         CPU. None: 8, or 0 where K is not split.
     lag: newest tokens that stay in 16 bit at least; full blocks of 128 tokens
         older than that are split ("committed"), the rest is the tail.
+    centre: "none", or "row": all keys of a sequence and kv head are taken
+        relative to the mean of its first committed block. Outputs and lse are
+        the same up to rounding, and the scan is more precise where the keys of
+        a model have a mean (docs/quality.md).
     runtime: whose threads pack; None: default_runtime().
 
     A cache does not change, so threads may share it. Raises TypeError or
@@ -109,11 +115,12 @@ class Cache:
     """
 
     def __init__(self, k: Any, v: Any, *, lengths: Any = None, scan_bits: int = 2,
-                 residual_bits: int | None = None, lag: int = 0,
+                 residual_bits: int | None = None, lag: int = 0, centre: str = "none",
                  runtime: Runtime | None = None) -> None:
         bits = check.choice("scan_bits", scan_bits, SCAN_BITS)
         self._native = _ffd.Cache(native(runtime), k, v, check.lengths(lengths), bits,
-                                  has_residuals(bits, residual_bits), check.integer("lag", lag, 0))
+                                  has_residuals(bits, residual_bits), check.integer("lag", lag, 0),
+                                  check.centre(centre))
 
     @property
     def batch(self) -> int:
@@ -143,6 +150,23 @@ class Cache:
     @property
     def residual_bits(self) -> int:
         return 8 if self._native.residuals else 0
+
+    @property
+    def centre(self) -> str:
+        """"none" or "row"."""
+        return check.CENTRES[self._native.centred]
+
+    @property
+    def centres(self) -> np.ndarray | None:
+        """float32 [batch, kv_heads, head_dim], what the keys are relative to, 0
+        for a sequence without committed blocks; None for plain keys."""
+        bits = self._native.centres
+        if bits is None:
+            return None
+        if self.dtype == "float16":
+            return bits.view(np.float16).astype(np.float32)
+        wide: np.ndarray = bits.astype(np.uint32) << 16
+        return wide.view(np.float32)
 
     @property
     def lag(self) -> int:
@@ -231,18 +255,18 @@ class Cache:
     def __repr__(self) -> str:
         return (f"ffd.Cache(batch={self.batch}, kv_heads={self.kv_heads}, "
                 f"head_dim={self.head_dim}, value_dim={self.value_dim}, dtype={self.dtype}, "
-                f"scan_bits={self.scan_bits}, lag={self.lag})")
+                f"scan_bits={self.scan_bits}, lag={self.lag}, centre='{self.centre}')")
 
 
 def decode(q: Any, k: Any, v: Any, *, lengths: Any = None, delta: Any = 5.0,
            sm_scale: float | None = None, scan_bits: int = 2, residual_bits: int | None = None,
-           select_block: int = 16, lag: int = 0, splits: int = 0, selector: str = "top_delta",
-           execution: str | None = None, pseudo_max: bool = False, scores: bool = False,
-           runtime: Runtime | None = None) -> Result:
+           select_block: int = 16, lag: int = 0, centre: str = "none", splits: int = 0,
+           selector: str = "top_delta", execution: str | None = None, pseudo_max: bool = False,
+           scores: bool = False, runtime: Runtime | None = None) -> Result:
     """Builds a `Cache` of k and v and decodes q over it once; arguments as of
     `Cache` and `Cache.decode`. To decode more than once, keep the cache."""
     cache = Cache(k, v, lengths=lengths, scan_bits=scan_bits, residual_bits=residual_bits, lag=lag,
-                  runtime=runtime)
+                  centre=centre, runtime=runtime)
     return cache.decode(q, delta=delta, sm_scale=sm_scale, select_block=select_block,
                         splits=splits, selector=selector, execution=execution,
                         pseudo_max=pseudo_max, scores=scores, runtime=runtime)

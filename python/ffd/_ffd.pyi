@@ -27,6 +27,7 @@ class Runtime:
         residuals: bool,
         selector: str,
         execution: str,
+        centre: int,
     ) -> str: ...
 
 class Cache:
@@ -39,6 +40,7 @@ class Cache:
         scan_bits: int,
         residuals: bool,
         lag: int,
+        centre: int,
     ) -> None: ...
     def decode(
         self,
@@ -75,6 +77,10 @@ class Cache:
     def scan_bits(self) -> int: ...
     @property
     def residuals(self) -> bool: ...
+    @property
+    def centred(self) -> bool: ...
+    @property
+    def centres(self) -> NDArray[np.uint16] | None: ...
     @property
     def lag(self) -> int: ...
     @property

@@ -6,6 +6,8 @@ from __future__ import annotations
 import os
 import threading
 
+from . import _arguments
+
 try:
     from . import _ffd
 except ImportError as error:  # pragma: no cover
@@ -69,7 +71,8 @@ class Runtime:
     def prepare(self, *, head_dim: int, group: int, value_dim: int | None = None,
                 dtype: str = "float16", scan_bits: int = 2, select_block: int = 16,
                 residual_bits: int | None = None, selector: str = "top_delta",
-                execution: str | None = None, program: str = "decode") -> str:
+                execution: str | None = None, program: str = "decode",
+                centre: str = "none") -> str:
         """Finds or compiles a kernel before it is needed.
 
         head_dim: 64, 80, 96, 128, 192 or 256. value_dim: a multiple of 16 up to
@@ -85,7 +88,7 @@ class Runtime:
         return self._native.prepare(program, head_dim, head_dim if value_dim is None else value_dim,
                                     group, dtype, scan_bits, select_block,
                                     has_residuals(scan_bits, residual_bits), selector,
-                                    execution or "")
+                                    execution or "", _arguments.centre(centre))
 
     def __repr__(self) -> str:
         return f"ffd.Runtime('{self.target}', threads={self.threads})"

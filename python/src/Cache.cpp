@@ -119,7 +119,7 @@ Selector parseSelector(const std::string &selector,
 
 Cache::Cache(Runtime &runtime, nb::handle kArray, nb::handle vArray,
              std::optional<Lengths> lengths, int scanBits, bool residuals,
-             int64_t lag) {
+             int64_t lag, int centre) {
   Tokens tokens(kArray, vArray, lengths);
   const ElementArray &k = tokens.k, &v = tokens.v;
   SplitCacheOptions options;
@@ -129,6 +129,7 @@ Cache::Cache(Runtime &runtime, nb::handle kArray, nb::handle vArray,
   options.spec.element = k.element();
   options.spec.scan_bits = scanBits;
   options.spec.no_residuals = !residuals;
+  options.spec.centre = centre;
   options.spec.quant_block = 128;
   options.spec.select_block = 16; // likewise; the layout is the same for all
   options.batch = tokens.batch();
@@ -232,6 +233,17 @@ nb::tuple Cache::scan(Runtime &runtime, nb::handle q, float smScale,
   return nb::make_tuple(units ? units->object() : nb::none(), unit.object(),
                         scores ? scores->object() : nb::none(),
                         pseudoMax.object());
+}
+
+nb::object Cache::centres() const {
+  if (cache->spec().centre == FFD_CENTRE_NONE)
+    return nb::none();
+  const size_t dim = size_t(cache->spec().head_dim);
+  const NewArray<uint16_t> result(
+      {size_t(cache->batch()), size_t(cache->kvHeads()), dim});
+  std::memcpy(result.data(), cache->centre(0, 0),
+              size_t(cache->rows()) * dim * 2);
+  return result.object();
 }
 
 DecodeBytes Cache::bytes(const std::optional<ConstKept> &kept) const {

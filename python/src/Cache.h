@@ -32,10 +32,10 @@ Selector parseSelector(const std::string &selector,
 class Cache {
 public:
   /// k [1 or batch, tokens, kv heads, head dim], v likewise; lengths [batch],
-  /// or none for all tokens.
+  /// or none for all tokens; centre an ffdCentre.
   Cache(Runtime &runtime, nb::handle k, nb::handle v,
         std::optional<Lengths> lengths, int scanBits, bool residuals,
-        int64_t lag);
+        int64_t lag, int centre);
 
   /// (out [batch, heads, value dim], lse [batch, heads], kept [batch, kv heads,
   /// selects(selectBlock)], 0 beyond the sequence).
@@ -49,6 +49,9 @@ public:
   /// ScanOutputs says; the sizes are those of the longest sequence.
   nb::tuple scan(Runtime &runtime, nb::handle q, float smScale, bool units,
                  bool scores) const;
+
+  /// Bits of c, [batch, kv heads, head dim], or None without centres.
+  nb::object centres() const;
 
   const SplitCache &split() const { return *cache; }
   /// Most selection blocks of a sequence.

@@ -59,7 +59,7 @@ NB_MODULE(_ffd, m) {
           [](Runtime &r, const std::string &program, int headDim, int valueDim,
              int group, const std::string &element, int scanBits,
              int selectBlock, bool residuals, const std::string &selector,
-             const std::string &execution) {
+             const std::string &execution, int centre) {
             ffdSpec spec = {};
             spec.head_dim = headDim;
             spec.value_dim = valueDim;
@@ -69,6 +69,7 @@ NB_MODULE(_ffd, m) {
             spec.quant_block = 128;
             spec.select_block = selectBlock;
             spec.no_residuals = !residuals;
+            spec.centre = centre;
             const Selector rule = parseSelector(selector, execution);
             std::string target;
             Status status;
@@ -83,13 +84,13 @@ NB_MODULE(_ffd, m) {
           },
           "program"_a, "head_dim"_a, "value_dim"_a, "group"_a, "element"_a,
           "scan_bits"_a, "select_block"_a, "residuals"_a, "selector"_a,
-          "execution"_a);
+          "execution"_a, "centre"_a);
 
   nb::class_<Cache>(m, "Cache")
       .def(nb::init<Runtime &, nb::handle, nb::handle, std::optional<Lengths>,
-                    int, bool, int64_t>(),
+                    int, bool, int64_t, int>(),
            "runtime"_a, "k"_a, "v"_a, "lengths"_a.none(), "scan_bits"_a,
-           "residuals"_a, "lag"_a)
+           "residuals"_a, "lag"_a, "centre"_a)
       .def("decode", &Cache::decode, "runtime"_a, "q"_a, "delta"_a,
            "sm_scale"_a, "select_block"_a, "splits"_a, "selector"_a,
            "execution"_a)
@@ -119,6 +120,11 @@ NB_MODULE(_ffd, m) {
       .def_prop_ro(
           "residuals",
           [](const Cache &c) { return !c.split().spec().no_residuals; })
+      .def_prop_ro("centred",
+                   [](const Cache &c) {
+                     return c.split().spec().centre != FFD_CENTRE_NONE;
+                   })
+      .def_prop_ro("centres", &Cache::centres)
       .def_prop_ro("lag", [](const Cache &c) { return c.split().lag(); })
       .def_prop_ro("nbytes",
                    [](const Cache &c) { return c.split().totalBytes(); })

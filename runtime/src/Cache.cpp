@@ -12,6 +12,7 @@
 
 #include "ffd/Cache.h"
 
+#include "ffd/Centre.h"
 #include "ffd/Split.h"
 #include "ffd/ThreadPool.h"
 
@@ -134,6 +135,9 @@ Status SplitCache::create(const SplitCacheOptions &options, ThreadPool &pool,
       c.values, "values", {c.pageCount, c.heads, l.valueBytes()}, 0xFF));
   FFD_RETURN_IF_ERROR(allocateProduct(
       c.smax, "smax", {c.sequences, c.heads, l.paddedHeadDim(), 2}, 0));
+  if (c.cacheSpec.centre != FFD_CENTRE_NONE)
+    FFD_RETURN_IF_ERROR(allocateProduct(
+        c.centres, "centres", {c.sequences, c.heads, l.headDim, 2}, 0));
   FFD_RETURN_IF_ERROR(allocateProduct(
       c.tailK, "tails of K",
       {c.sequences, c.heads, c.tailCapacity, l.headDim, 2}, 0xFF));
@@ -142,6 +146,7 @@ Status SplitCache::create(const SplitCacheOptions &options, ThreadPool &pool,
       {c.sequences, c.heads, c.tailCapacity, l.valueDim, 2}, 0xFF));
   FFD_RETURN_IF_ERROR(allocateProduct(c.pageTable, "page table",
                                       {c.sequences, c.pageStride, 4}, 0xFF));
+  c.computeCentres(options, pool);
   c.pack(options, pool);
   c.packTails(options, pool);
   c.maximiseScales(pool);
@@ -149,11 +154,27 @@ Status SplitCache::create(const SplitCacheOptions &options, ThreadPool &pool,
   return Status::success();
 }
 
+/// centre_c1: 0 for rows without committed blocks.
+void SplitCache::computeCentres(const SplitCacheOptions &options,
+                                ThreadPool &pool) {
+  if (cacheSpec.centre == FFD_CENTRE_NONE)
+    return;
+  const bool shared = options.kvBatch != options.batch;
+  pool.parallelFor(rows(), [&](int64_t row) {
+    const int64_t s = row / heads;
+    if (blocks(s) > 0)
+      centreOf(cacheSpec, options.k.at(shared ? 0 : s, 0, row % heads),
+               options.k.tokenStride,
+               centres.as<uint16_t>() + row * cacheLayout.headDim);
+  });
+}
+
 void SplitCache::pack(const SplitCacheOptions &options, ThreadPool &pool) {
   const bool shared = options.kvBatch != options.batch;
   const std::vector<int32_t> order = pageOrder(pageCount, options.pageSeed);
   struct Work {
-    int64_t sequence, block, page;
+    int64_t sequence, block, page; // of the input, but for the page
+    int64_t row;                   // whose centre it has, of head 0
   };
   std::vector<Work> work;
   int64_t next = 0;
@@ -164,7 +185,7 @@ void SplitCache::pack(const SplitCacheOptions &options, ThreadPool &pool) {
     for (int64_t block = 0; block < blocks(s); ++block, ++next) {
       table[block] = order[size_t(next)];
       if (next == int64_t(work.size()))
-        work.push_back({shared ? 0 : s, block, table[block]});
+        work.push_back({shared ? 0 : s, block, table[block], s * heads});
     }
   }
 
@@ -172,10 +193,20 @@ void SplitCache::pack(const SplitCacheOptions &options, ThreadPool &pool) {
   pool.parallelFor(int64_t(work.size()), [&](int64_t i) {
     const Work w = work[size_t(i)];
     const int64_t first = w.block * cacheSpec.quant_block;
+    std::vector<uint16_t> centred;
     for (int64_t h = 0; h < heads; ++h) {
       const int64_t slot = w.page * heads + h;
-      splitBlock(cacheSpec, options.k.at(w.sequence, first, h),
-                 options.k.tokenStride,
+      const uint16_t *k = options.k.at(w.sequence, first, h);
+      int64_t stride = options.k.tokenStride;
+      if (cacheSpec.centre != FFD_CENTRE_NONE) {
+        centred.resize(size_t(cacheSpec.quant_block * l.headDim));
+        centreKeys(cacheSpec, k, stride, cacheSpec.quant_block,
+                   centres.as<uint16_t>() + (w.row + h) * l.headDim,
+                   centred.data(), l.headDim);
+        k = centred.data();
+        stride = l.headDim;
+      }
+      splitBlock(cacheSpec, k, stride,
                  thumbnails.data() + slot * l.thumbnailBytes(),
                  residuals.data() + slot * l.residualBytes());
       packValues(cacheSpec, options.v.at(w.sequence, first, h),
@@ -189,11 +220,16 @@ void SplitCache::packTails(const SplitCacheOptions &options, ThreadPool &pool) {
   pool.parallelFor(rows(), [&](int64_t row) {
     const int64_t s = row / heads, h = row % heads, from = shared ? 0 : s;
     const int64_t first = blocks(s) * cacheSpec.quant_block;
+    const uint16_t *centre = this->centre(s, h);
     for (int64_t t = 0; t < tailLength(s); ++t) {
       const int64_t slot = row * tailCapacity + t;
-      std::memcpy(tailK.as<uint16_t>() + slot * cacheLayout.headDim,
-                  options.k.at(from, first + t, h),
-                  size_t(cacheLayout.headDim) * 2);
+      if (centre && blocks(s) > 0)
+        centreKeys(cacheSpec, options.k.at(from, first + t, h), 0, 1, centre,
+                   tailK.as<uint16_t>() + slot * cacheLayout.headDim, 0);
+      else
+        std::memcpy(tailK.as<uint16_t>() + slot * cacheLayout.headDim,
+                    options.k.at(from, first + t, h),
+                    size_t(cacheLayout.headDim) * 2);
       std::memcpy(tailV.as<uint16_t>() + slot * cacheLayout.valueDim,
                   options.v.at(from, first + t, h),
                   size_t(cacheLayout.valueDim) * 2);
@@ -215,6 +251,7 @@ void SplitCache::fill(ffdDecodeArgs &args) const {
   args.residuals = residuals.data();
   args.values = values.data();
   args.smax = smax.data();
+  args.centre = cacheSpec.centre == FFD_CENTRE_NONE ? nullptr : centres.data();
   args.tail_k = tailK.data();
   args.tail_v = tailV.data();
   args.page_table = pageTable.as<int32_t>();

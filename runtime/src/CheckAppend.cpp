@@ -79,6 +79,7 @@ Status ffd::checkAppendArgs(const ffdSpec &spec, const ffdAppendArgs &a) {
         Pointer{"residuals", a.residuals, 16, false},
         Pointer{"values", a.values, 16, false},
         Pointer{"smax", a.smax, 16, true},
+        Pointer{"centre", a.centre, 16, spec.centre != FFD_CENTRE_NONE},
         Pointer{"tail_k", a.tail_k, 16, true},
         Pointer{"tail_v", a.tail_v, 16, true},
         Pointer{"page_table", a.page_table, 4, false},

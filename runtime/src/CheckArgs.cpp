@@ -197,6 +197,8 @@ private:
       FFD_RETURN_IF_ERROR(checkPointer("workspace", a.workspace, 16));
     if (sparse)
       FFD_RETURN_IF_ERROR(checkPointer("smax", a.smax, 16));
+    if (centred())
+      FFD_RETURN_IF_ERROR(checkPointer("centre", a.centre, 16));
     if (maxBlocks > 0) {
       FFD_RETURN_IF_ERROR(checkPointer("thumbnails", a.thumbnails, 16));
       FFD_RETURN_IF_ERROR(checkPointer("residuals", a.residuals, 16));
@@ -238,6 +240,8 @@ private:
         checkedProduct({outputs, spec.value_dim, 4}, x.out);
     if (sparse)
       fits &= checkedProduct({x.rows, layout.paddedHeadDim(), 2}, x.smax);
+    if (centred())
+      fits &= checkedProduct({x.rows, spec.head_dim, 2}, x.centre);
     if (sparse && a.kept)
       fits &= checkedProduct({x.rows, a.kept_stride}, x.kept);
     if (!fits)
@@ -248,6 +252,8 @@ private:
     x.lse = a.lse ? outputs * 4 : 0;
     return Status::success();
   }
+
+  bool centred() const { return sparse && spec.centre != FFD_CENTRE_NONE; }
 
   /// The exact ends of the tails: the longest one need not be the last.
   void trimTails() {

@@ -62,8 +62,8 @@ struct CudaKernel::State {
   CudaFunction function;
   int threads = 0, sharedBytes = 0, ctasPerSm = 0;
 
-  CudaBuffer q, thumbnails, residuals, values, smax, tailK, tailV, pageTable,
-      lengths, delta, out, lse, kept, keptCount, workspace, plan;
+  CudaBuffer q, thumbnails, residuals, values, smax, centre, tailK, tailV,
+      pageTable, lengths, delta, out, lse, kept, keptCount, workspace, plan;
   ffdDecodeArgs device = {}; ///< what launches get
   ArgExtents extents;
   bool resident = false;
@@ -169,6 +169,8 @@ Status CudaKernel::upload(const ffdDecodeArgs &args) {
   FFD_RETURN_IF_ERROR(
       s.put(s.values, "values", args.values, x.values, d.values));
   FFD_RETURN_IF_ERROR(s.put(s.smax, "smax", args.smax, x.smax, d.smax));
+  FFD_RETURN_IF_ERROR(
+      s.put(s.centre, "centres", args.centre, x.centre, d.centre));
   FFD_RETURN_IF_ERROR(
       s.put(s.tailK, "tails of K", args.tail_k, x.tailK, d.tail_k));
   FFD_RETURN_IF_ERROR(

@@ -45,6 +45,7 @@ enum Key {
   QuantBlock,
   SelectBlock,
   QueryTokens,
+  Centre,
   Threads,
   SharedBytes,
   CtasPerSm,
@@ -53,10 +54,10 @@ enum Key {
   KeyCount
 };
 constexpr const char *kKeys[KeyCount] = {
-    "abi",         "kind",         "program",      "target",  "entry",
-    "head_dim",    "value_dim",    "group",        "element", "scan_bits",
-    "quant_block", "select_block", "query_tokens", "threads", "shared_bytes",
-    "ctas_per_sm", "crc32",        "payload"};
+    "abi",          "kind",         "program",      "target",  "entry",
+    "head_dim",     "value_dim",    "group",        "element", "scan_bits",
+    "quant_block",  "select_block", "query_tokens", "centre",  "threads",
+    "shared_bytes", "ctas_per_sm",  "crc32",        "payload"};
 
 std::string hex32(uint32_t value) {
   char text[9];
@@ -222,6 +223,9 @@ private:
     FFD_RETURN_IF_ERROR(readNumber(QuantBlock, 65536, spec.quant_block));
     FFD_RETURN_IF_ERROR(readNumber(SelectBlock, 65536, spec.select_block));
     FFD_RETURN_IF_ERROR(readNumber(QueryTokens, 65536, spec.query_tokens));
+    if (text[Centre] != "none" && text[Centre] != "row")
+      return badField(Centre, "none or row");
+    spec.centre = text[Centre] == "row" ? FFD_CENTRE_ROW : FFD_CENTRE_NONE;
     Status valid = checkSpec(spec);
     if (!valid.ok())
       return corrupt("is invalid: " + valid.message());
@@ -319,6 +323,7 @@ Status Package::serialize(std::string &bytes) const {
   text[QuantBlock] = std::to_string(spec.quant_block);
   text[SelectBlock] = std::to_string(spec.select_block);
   text[QueryTokens] = std::to_string(queryTokens(spec));
+  text[Centre] = centreName(spec.centre);
   text[Threads] = std::to_string(threads);
   text[SharedBytes] = std::to_string(sharedBytes);
   text[CtasPerSm] = std::to_string(ctasPerSm);

@@ -150,6 +150,9 @@ CACHES = {
                           "'residual_bits' is 8 with scan_bits 16, expected 0"),
     "lag": ((K, V), {"lag": -1}, ValueError, "'lag' is -1, expected 0 to"),
     "huge lag": ((K, V), {"lag": 2 ** 31}, ValueError, "'lag' is 2147483648, expected 0 to"),
+    "centre": ((K, V), {"centre": "mean"}, ValueError,
+               "'centre' is 'mean', expected 'none' or 'row'"),
+    "centre's type": ((K, V), {"centre": 1}, TypeError, "'centre' is int, expected str"),
     "runtime": ((K, V), {"runtime": 3}, TypeError, "'runtime' is int, expected ffd.Runtime"),
 }
 

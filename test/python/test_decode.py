@@ -19,7 +19,7 @@ from arrays import half
 from cases import HEAD_DIMS, Case, draw
 from check_run import compare
 from elements import BF16, F16
-from ffd_reference import LIMIT, decode, pseudo_max, rows_of
+from ffd_reference import LIMIT, centre_of, decode, pseudo_max, rows_of
 
 FRESH = int(os.environ.get("FFD_SEED") or secrets.randbits(31))
 BOTH = pytest.mark.parametrize("element", (F16, BF16), ids=lambda e: e.name)
@@ -138,6 +138,31 @@ def test_parts_merge(runtime):
     out, lse = ffd.merge([p.out for p in parts], [p.lse for p in parts])
     want = case.reference(dense=True)
     assert not measures.disagreement(out, lse, want.o, want.lse, measures.DENSE["f16"])
+
+
+@BOTH
+@pytest.mark.parametrize("lag", (0, 150))
+def test_centre(element, lag, runtime):
+    case = draw(617, shared=False, lengths=[700, 127 + lag, 128 + lag],
+                delta=3.0, **{**SMALL, "element": element})
+    case.k = element.round(case.k + 2 * case.k.std(axis=(0, 1, 2)))
+    case.poison()
+    spec = replace(case.spec, lag=lag, centre="row")
+    q = inputs(case)[0]
+    cache = cache_of(case, runtime, lag=lag, centre="row")
+    assert cache.centre == "row" and "centre='row'" in repr(cache)
+    for b, length in enumerate(case.lengths):
+        for head in range(case.kv_heads):
+            want = centre_of(case.k[b, :, head], spec) if spec.committed(length) else 0
+            assert (cache.centres[b, head] == want).all()
+    got, scan = cache.decode(q, delta=3.0, runtime=runtime), cache.scan(q, runtime=runtime)
+    want = decode(case.q, case.k, case.v, np.array(case.lengths), spec)
+    assert not compare(got.out, got.lse, got.kept.astype(np.uint8), want, spec).problem
+    for some, head, row in rows_of(case.q, case.k, case.v, np.array(case.lengths), spec):
+        heads = slice(head * case.group, (head + 1) * case.group)
+        assert (scan.units[some, heads, :row.start] == row.scores.a_int).all()
+    plain = cache_of(case, runtime, lag=lag)
+    assert plain.centre == "none" and plain.centres is None
 
 
 # --- Ablations ------------------------------------------------------------------------

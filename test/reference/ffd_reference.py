@@ -40,6 +40,7 @@ class Spec:
     selector: str = "top_delta"  # or "top_k", "top_p", "all"
     parameter: float = 0  # k of top_k, p of top_p
     residual_bits: int = 8  # or 0: attention over the thumbnails alone
+    centre: str = "none"  # or "row": keys relative to the mean of block 0
 
     @property
     def scans_keys(self) -> bool:
@@ -59,6 +60,26 @@ class Spec:
     def committed(self, length: int) -> int:
         """n: the quantisation blocks whose K is split."""
         return max(0, length - self.lag) // self.quant_block
+
+
+# --- Centred keys -----------------------------------------------------------
+
+def centre_of(k: np.ndarray, spec: Spec) -> np.ndarray:
+    """centre_c1: c [D] of the keys k [T, D] of a row with a committed block."""
+    p = np.zeros((8, k.shape[-1]), np.float32)
+    with np.errstate(all="ignore"):
+        for t in range(0, spec.quant_block, 8):
+            p = p + k[t:t + 8]
+        for width in (4, 2, 1):
+            p = p[:width] + p[width:2 * width]
+        mean = spec.element.round(p[0] / np.float32(spec.quant_block))
+    return np.where(np.isfinite(mean), mean, np.float32(0))
+
+
+def centred(k: np.ndarray, c: np.ndarray, spec: Spec) -> np.ndarray:
+    """centre_c3: d of k [T, D]."""
+    with np.errstate(all="ignore"):
+        return spec.element.round(k - c)
 
 
 # --- Split of committed blocks of K -----------------------------------------
@@ -350,9 +371,16 @@ class Row:
         self.k, self.v = k[:self.stop], v[:self.stop]
         self.start = blocks * spec.quant_block  # of the tail
         self.sm_scale = spec.scale(q.shape[-1])
-        self.parts = (parts or split(k[:self.start], spec)).first(blocks)
+        held = self.k  # what the cache holds of it
+        self.shift = np.zeros(q.shape[:2])  # centre_c4
+        if spec.centre == "row" and blocks:  # centre_c2
+            c = centre_of(k, spec)
+            held = centred(self.k, c, spec)
+            with np.errstate(all="ignore"):
+                self.shift = float(self.sm_scale) * (q.astype(np.float64) @ c.astype(np.float64))
+        self.parts = (parts or split(held[:self.start], spec)).first(blocks)
         query = prepare_query(q, self.parts.smax(), spec)
-        tail = tail_scores(q, self.k[self.start:], self.sm_scale)
+        tail = tail_scores(q, held[self.start:], self.sm_scale)
         # tokens_c1: token i of n sees all but the last n - 1 - i.
         asked = np.arange(q.shape[1]) // (q.shape[1] // tokens)
         seen = self.lengths[:, None] - (tokens - 1 - asked)  # [R, G]
@@ -361,7 +389,7 @@ class Row:
         tail = np.where(within, tail, np.float32(-np.inf))
         self.visible = np.arange(self.stop) < seen[..., None]  # [R, G, T]
         self.scores = Scores(query, scan(query, self.parts, q), tail, tail_lengths, spec)
-        self._keys = np.concatenate((self.parts.keys(), self.k[self.start:].astype(np.float64)))
+        self._keys = np.concatenate((self.parts.keys(), held[self.start:].astype(np.float64)))
 
     def select(self, spec: Spec | None = None) -> np.ndarray:
         return select(self.scores, spec)
@@ -372,7 +400,8 @@ class Row:
         if kept.shape[-1]:
             mask[..., :self.start] &= np.repeat(kept, self.start // kept.shape[-1],
                                                 axis=-1)[:, None]
-        return attend(self.q, self._keys, self.v, mask, self.sm_scale)
+        o, lse = attend(self.q, self._keys, self.v, mask, self.sm_scale)
+        return o, np.where(np.isneginf(lse), lse, lse + self.shift)  # centre_c4
 
     def dense(self) -> tuple[np.ndarray, np.ndarray]:
         """Exact attention on the unsplit K."""
@@ -406,7 +435,10 @@ def rows_of(q: np.ndarray, k: np.ndarray, v: np.ndarray, lengths: np.ndarray, sp
         mine = np.arange(B) if len(k) == 1 else np.array([source])
         most = committed[mine].max(initial=0) * spec.quant_block
         for head in range(Hkv):
-            parts = split(k[source, :most, head], spec)
+            held = k[source, :most, head]
+            if spec.centre == "row" and most:
+                held = centred(held, centre_of(held, spec), spec)
+            parts = split(held, spec)
             for n in np.unique(committed[mine]):
                 some = mine[committed[mine] == n]
                 heads = q.reshape(B, tokens, Hkv, Hq // Hkv, D)[some, :, head]

@@ -47,7 +47,9 @@ public:
     auto attribute = mlir::ffd::SpecAttr::get(
         &context, spec.head_dim, spec.value_dim, spec.group, element,
         spec.scan_bits, spec.quant_block, spec.select_block,
-        /*residualBits=*/8, queryTokens(spec));
+        /*residualBits=*/8, queryTokens(spec),
+        spec.centre == FFD_CENTRE_ROW ? mlir::ffd::Centre::row
+                                      : mlir::ffd::Centre::none);
     bool decode = program == Program::Decode;
     auto module = mlir::ffd::buildProgram(&context,
                                           decode ? mlir::ffd::Program::Decode
@@ -236,6 +238,34 @@ TEST_P(CpuDecodeTest, QueryTokens) {
       RandomCase decode(shape, ++seed);
       check(kernel, decode);
     }
+  }
+}
+
+/// lse is that of the keys themselves, whatever the cache's are relative to.
+TEST_P(CpuDecodeTest, CentredKeys) {
+  uint32_t seed = 80;
+  for (auto [group, tokens, headDim, element, bits] :
+       {std::tuple<int, int, int, int, int>{4, 1, 128, FFD_F16, 2},
+        {2, 3, 80, FFD_BF16, 4}}) {
+    CaseShape shape;
+    shape.spec = makeSpec(headDim, 64, group, element, bits, 32);
+    shape.spec.query_tokens = tokens;
+    shape.spec.centre = FFD_CENTRE_ROW;
+    SCOPED_TRACE(specName(shape.spec));
+    Kernel kernel(shape.spec, GetParam(), Program::Decode);
+    shape.lengths = {300, 0, 1, 127, 128 + tokens};
+    shape.lag = tokens - 1;
+    shape.delta = 1;
+    RandomCase decode(shape, ++seed);
+    for (size_t i = 0; i < decode.k.size(); ++i)
+      decode.k[i] = f32ToElement(element, elementToF32(element, decode.k[i]) +
+                                              float(i % size_t(headDim) % 5));
+    decode.build();
+    check(kernel, decode);
+    // A query that is not finite has no lse even where it sees nothing.
+    decode.q.as<uint16_t>()[decode.q.size() / 2 / decode.batch()] =
+        element == FFD_F16 ? 0x7C00 : 0x7F80;
+    check(kernel, decode);
   }
 }
 

@@ -81,6 +81,8 @@ GuardedCase::GuardedCase(RandomCase &original, int splits, bool atEnd)
   place(a.residuals, slots * layout.residualBytes(), true);
   place(a.values, slots * layout.valueBytes(), true);
   place(a.smax, cache.rows() * layout.paddedHeadDim() * 2, true);
+  if (spec.centre != FFD_CENTRE_NONE)
+    place(a.centre, cache.rows() * spec.head_dim * 2, true);
   place(a.tail_k, tail * spec.head_dim * 2, true);
   place(a.tail_v, tail * spec.value_dim * 2, true);
   place(a.page_table, table * 4, true);

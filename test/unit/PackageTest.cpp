@@ -66,6 +66,7 @@ TEST(Package, RoundTrips) {
   Package in = sample(), out;
   in.program = Program::Exact;
   in.spec = makeSpec(80, 48, 7, FFD_BF16, 8, 64);
+  in.spec.centre = FFD_CENTRE_ROW;
   const std::string bytes = bytesOf(in);
   ASSERT_TRUE(Package::parse(bytes.data(), bytes.size(), "t", out).ok());
   EXPECT_EQ(out.kind, in.kind);
@@ -111,7 +112,9 @@ TEST(Package, MessagesNameTheField) {
   expectMessage(parse("\177ELF and more"), "does not begin with");
   expectMessage(parse(std::string("FFDK1\n") + std::string(100000, 'a')),
                 "ends inside its header");
-  expectMessage(edited("abi=2", "abi=99"), "has abi 99, expected 2");
+  expectMessage(edited("centre=none", "centre=mean"),
+                "has centre 'mean', expected none or row");
+  expectMessage(edited("abi=3", "abi=99"), "has abi 99, expected 3");
   expectMessage(edited("kind=ptx", "kind=elf"), "has kind 'elf'");
   expectMessage(edited("group=4", "group=17"), "'group' is 17");
   expectMessage(edited("group=4\n", ""), "lacks the field 'group'");

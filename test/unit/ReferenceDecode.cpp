@@ -267,7 +267,18 @@ void ReferenceDecode::attend(int64_t sequence, int64_t head, Row &r) const {
   for (int64_t g = 0; g < rowHeads(spec); ++g) { // attend_c2, attend_c3
     for (int64_t i = 0; i < spec.value_dim; ++i)
       r.out.push_back(sums[size_t(g)].output(size_t(i)));
-    r.lse.push_back(sums[size_t(g)].lse());
+    double lse = sums[size_t(g)].lse();
+    if (spec.centre == FFD_CENTRE_ROW && lse > -INFINITY) { // centre_c4
+      const uint16_t *q = query(sequence, head, g);
+      const auto *centre =
+          static_cast<const uint16_t *>(args.centre) +
+          (sequence * args.kv_heads + head) * int64_t(spec.head_dim);
+      double sum = 0;
+      for (int64_t c = 0; c < spec.head_dim; ++c)
+        sum += double(toFloat(q[c])) * toFloat(centre[c]);
+      lse += args.sm_scale * sum;
+    }
+    r.lse.push_back(lse);
   }
 }
 

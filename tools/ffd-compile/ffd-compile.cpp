@@ -131,6 +131,13 @@ static cl::opt<int64_t> queryTokens(
     cl::desc("newest tokens of a sequence that ask at once, 1..8 without a "
              "file (default: 1)"));
 
+static cl::opt<Centre> centre(
+    "centre", cl::cat(category), cl::init(Centre::none),
+    cl::desc("what the keys of a cache are relative to, without a file:"),
+    cl::values(clEnumValN(Centre::none, "none", "nothing (default)"),
+               clEnumValN(Centre::row, "row",
+                          "the mean of their row's first committed block")));
+
 static cl::opt<int64_t> warps("warps", cl::cat(category), cl::init(0),
                               cl::desc("schedule: warps per CTA"));
 static cl::opt<int64_t> ctas("ctas", cl::cat(category), cl::init(0),
@@ -171,7 +178,7 @@ static OwningOpRef<ModuleOp> buildFromFlags(MLIRContext &context,
       options.scanBits == 16 && !residualBits.getNumOccurrences()
           ? 0
           : residualBits.getValue(),
-      queryTokens.getValue());
+      queryTokens.getValue(), centre.getValue());
   if (!spec)
     return {};
   return buildProgram(&context, program, spec, rule.attribute());
@@ -206,12 +213,12 @@ static std::string findIdleOption(const CompilerOptions &options) {
   std::string result;
   if (!inputFile.empty())
     for (const cl::Option *option : std::initializer_list<const cl::Option *>{
-             &program, &selector, &residualBits, &queryTokens})
+             &program, &selector, &residualBits, &queryTokens, &centre})
       if (result.empty())
         result = idle(*option, "with a file, which says itself what to build");
   if (program == Program::Exact)
     for (const cl::Option *option : std::initializer_list<const cl::Option *>{
-             &selector, &execution, &residualBits})
+             &selector, &execution, &residualBits, &centre})
       if (result.empty())
         result = idle(*option, "with --program=exact, which selects nothing");
   if (program == Program::Append)
@@ -223,8 +230,8 @@ static std::string findIdleOption(const CompilerOptions &options) {
                                "depend on it");
   if (program == Program::Plan)
     for (const cl::Option *option : std::initializer_list<const cl::Option *>{
-             &selector, &execution, &residualBits, &warps, &ctas, &stages,
-             &slots})
+             &selector, &execution, &residualBits, &centre, &warps, &ctas,
+             &stages, &slots})
       if (result.empty())
         result = idle(*option, "with --program=plan, whose kernel does not "
                                "depend on it");

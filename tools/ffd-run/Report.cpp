@@ -221,6 +221,7 @@ void Report::printJson(raw_ostream &os) const {
     json.attribute("scan_bits", options.scanBits);
     json.attribute("select_block", options.selectBlock);
     json.attribute("residual_bits", options.residuals ? 8 : 0);
+    json.attribute("centre", centreName(options.centre));
     json.attribute("selector", options.selector.name());
     json.attribute("execution", options.selector.split ? "split" : "fused");
     json.attribute("lag", options.lag);

@@ -221,7 +221,9 @@ Error Runner::timeExact(const Case &c, const ffdSpec &spec, Call &call,
     return Error::success();
   }
   DecodeKernel *kernel = nullptr;
-  if (Status status = find(Program::Exact, spec, kernel); !status.ok()) {
+  ffdSpec plain = spec; // exact attention reads keys as they are
+  plain.centre = FFD_CENTRE_NONE;
+  if (Status status = find(Program::Exact, plain, kernel); !status.ok()) {
     noExact = status.message();
     return Error::success();
   }
@@ -273,6 +275,7 @@ Expected<CaseResult> Runner::run(const Case &c) {
   request.spec.quant_block = 128;
   request.spec.select_block = settings.selectBlock;
   request.spec.no_residuals = !settings.residuals;
+  request.spec.centre = settings.centre;
   request.spec.query_tokens = static_cast<int32_t>(s.queryTokens);
   if (settings.lag < s.queryTokens - 1)
     return error("option '--lag' is {0}, expected at least {1} with the {2} "

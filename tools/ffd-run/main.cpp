@@ -102,6 +102,11 @@ static cl::opt<int>
                     cl::desc("Bits of a residual (default 8); 0, on the CPU: "
                              "attention over thumbnails alone"));
 static cl::opt<std::string>
+    centreOpt("centre", cl::cat(category), cl::init("none"),
+              cl::value_desc("none|row"),
+              cl::desc("What keys are relative to: nothing (default), or the "
+                       "mean of the first committed block of their row"));
+static cl::opt<std::string>
     selectorOpt("selector", cl::cat(category), cl::init("top_delta"),
                 cl::value_desc("top_delta|top_k=64|top_p=0.9|all"),
                 cl::desc("Rule that keeps blocks (default top_delta); others "
@@ -284,6 +289,9 @@ static Error parseSelector(RunOptions &options) {
                  residualBitsOpt.getValue());
   options.scanBits = scanBitsOpt;
   options.residuals = residualBitsOpt == 8 && !keys;
+  if (Error e = expectOneOf("centre", centreOpt, {"none", "row"}))
+    return e;
+  options.centre = centreOpt == "row" ? FFD_CENTRE_ROW : FFD_CENTRE_NONE;
   if (targetOpt == "cpu")
     return Error::success();
   for (auto [name, special] :

@@ -174,6 +174,7 @@ LogicalResult mlir::ffd::checkKernelArguments(TileTeamsOp teams,
     return success();
   };
   CacheViewOp view;
+  TileFinishOp finish;
   WalkResult result = teams.walk([&](Operation *op) -> WalkResult {
     for (Value operand : op->getOperands())
       if (auto other = operand.getDefiningOp<CacheViewOp>()) {
@@ -190,9 +191,11 @@ LogicalResult mlir::ffd::checkKernelArguments(TileTeamsOp teams,
           succeeded(check(op, "sm_scale", query.getSmScale(), "sm_scale")));
     if (auto threshold = dyn_cast<TileThresholdOp>(op))
       return check(op, "delta", threshold.getDelta(), "delta");
-    if (auto finish = dyn_cast<TileFinishOp>(op))
+    if (auto found = dyn_cast<TileFinishOp>(op)) {
+      finish = found;
       return success(succeeded(check(op, "out", finish.getOut(), "out")) &&
                      succeeded(check(op, "lse", finish.getLse(), "lse")));
+    }
     if (auto kept = dyn_cast<TileStoreKeptOp>(op))
       return check(op, "kept", kept.getKept(), "kept");
     if (auto choose = dyn_cast<TileChooseOp>(op))
@@ -228,6 +231,12 @@ LogicalResult mlir::ffd::checkKernelArguments(TileTeamsOp teams,
     return failure();
   if (!view)
     return success();
+  if (finish && spec.hasCentre() && !finish.getCache())
+    return finish.emitOpError("has no centre with the spec ")
+           << spec << ", expected the one of its cache (centre_c4)";
+  if (Value centre = view.getCentre())
+    if (failed(check(view, "centre", centre, "centre")))
+      return failure();
   for (auto [role, value] :
        {std::pair<StringRef, Value>{"thumbnails", view.getThumbnails()},
         {"residuals", view.getResiduals()},

@@ -44,9 +44,23 @@ Value Emitter::collapse(const StateValue &state, Value head, Value out) {
   return b.reduceAdd(b.loadF32(b.at(state.sums, b.shl(head, 6))));
 }
 
+/// centre_c4: what lse of a head lacks where keys are relative to the centre.
+Value Emitter::centreScore(Value head, const QueryValue &query) {
+  Value centre =
+      b.at(arg(KernelArg::centre), b.mul(row, b.i64(2 * layout.headDim)));
+  Value q = b.at(query.natural, b.mul(head, b.i64(paddedDim * 4)));
+  Value sum = b.zeros();
+  for (int64_t c = 0; c < layout.headDim; c += 16) {
+    Value part = b.widen(b.load(b.vec(b.getI16Type()), b.at(centre, 2 * c), 2),
+                         spec.isBF16());
+    sum = b.fma(b.loadF32(b.at(q, 4 * c)), part, sum);
+  }
+  return b.mul(query.smScale, b.reduceAdd(sum));
+}
+
 /// Writes output and lse of one head of this row.
-void Emitter::writeResult(Value head, Value outputs, Value reference,
-                          Value sum) {
+void Emitter::writeResult(Value head, Value outputs, Value reference, Value sum,
+                          const QueryValue *centred) {
   Value empty = b.cmp(FloatCmp::OEQ, reference, b.f32(-kInfinity));
   Value number = b.add(b.mul(row, b.i64(group)), head);
   if (const int64_t tokens = spec.getQueryTokens(); tokens > 1) {
@@ -76,13 +90,18 @@ void Emitter::writeResult(Value head, Value outputs, Value reference,
   b.ifThen(wanted, [&] {
     Value log = b.extract(b.log(b.splat(sum)), 0);
     Value nothing = b.ori(empty, b.cmp(FloatCmp::OEQ, sum, b.f32(0)));
-    b.store(b.select(nothing, b.f32(-kInfinity), b.add(reference, log)),
+    Value result = b.add(reference, log);
+    if (centred)
+      result = b.add(result, centreScore(head, *centred));
+    b.store(b.select(nothing, b.f32(-kInfinity), result),
             b.at(lse, b.shl(number, 2)), 4);
   });
 }
 
 LogicalResult Emitter::emit(TileFinishOp op) {
   const StateValue state = get<StateValue>(op.getState());
+  const QueryValue *centred =
+      op.getCache() ? &get<QueryValue>(op.getQuery()) : nullptr;
   Type f32 = b.getF32Type();
   const int64_t headBytes = layout.partialFloats() * 4;
   const int64_t sumOffset = valueDim * 4 + 4, referenceOffset = valueDim * 4;
@@ -95,7 +114,7 @@ LogicalResult Emitter::emit(TileFinishOp op) {
   auto finishAlone = [&] {
     b.loop(group, [&](Value head) {
       Value sum = collapse(state, head, outputs);
-      writeResult(head, outputs, referenceOf(head), sum);
+      writeResult(head, outputs, referenceOf(head), sum, centred);
     });
   };
 
@@ -152,7 +171,7 @@ LogicalResult Emitter::emit(TileFinishOp op) {
             b.store(b.fma(weight, o, b.loadF32(place)), place, 64);
           }
         });
-        writeResult(head, outputs, reference, b.load(f32, total, 4));
+        writeResult(head, outputs, reference, b.load(f32, total, 4), centred);
       });
     });
   };

@@ -198,7 +198,10 @@ private:
                            Value values);
   void accumulateRows(const StateValue &state, Value weights, Value values);
   Value collapse(const StateValue &state, Value head, Value out);
-  void writeResult(Value head, Value outputs, Value reference, Value sum);
+  /// `centred`: the queries, over centred keys; null over plain ones.
+  void writeResult(Value head, Value outputs, Value reference, Value sum,
+                   const QueryValue *centred);
+  Value centreScore(Value head, const QueryValue &query);
 
   /// The struct of a tile value.
   template <typename T>

@@ -82,9 +82,9 @@ public:
   static Status create(const SplitCacheOptions &options, ThreadPool &pool,
                        std::unique_ptr<SplitCache> &cache);
 
-  /// Sets the fields that describe the cache: planes, smax, tails, page_table,
-  /// lengths, page and tail strides, batch, kv_heads and lag. The pointers live
-  /// as long as the cache. The rest stays as it is.
+  /// Sets the fields that describe the cache: planes, smax, centre, tails,
+  /// page_table, lengths, page and tail strides, batch, kv_heads and lag. The
+  /// pointers live as long as the cache. The rest stays as it is.
   void fill(ffdDecodeArgs &args) const;
 
   const ffdSpec &spec() const { return cacheSpec; }
@@ -131,13 +131,22 @@ public:
     return pageTable.as<int32_t>()[sequence * pageStride + block];
   }
 
+  /// c of a row, head_dim elements; null without FFD_CENTRE_ROW.
+  const uint16_t *centre(int64_t sequence, int64_t head) const {
+    return cacheSpec.centre == FFD_CENTRE_NONE
+               ? nullptr
+               : centres.as<uint16_t>() +
+                     (sequence * heads + head) * cacheLayout.headDim;
+  }
+
   int64_t thumbnailPlaneBytes() const { return thumbnails.size(); }
   int64_t residualPlaneBytes() const { return residuals.size(); }
   int64_t valuePlaneBytes() const { return values.size(); }
   int64_t tailBytes() const { return tailK.size() + tailV.size(); }
   int64_t totalBytes() const {
     return thumbnailPlaneBytes() + residualPlaneBytes() + valuePlaneBytes() +
-           tailBytes() + smax.size() + pageTable.size() + lengths.size();
+           tailBytes() + smax.size() + centres.size() + pageTable.size() +
+           lengths.size();
   }
 
   /// `kept` is [row][keptStride] as a decode wrote it; null counts everything
@@ -146,6 +155,7 @@ public:
 
 private:
   SplitCache() = default;
+  void computeCentres(const SplitCacheOptions &options, ThreadPool &pool);
   void pack(const SplitCacheOptions &options, ThreadPool &pool);
   void packTails(const SplitCacheOptions &options, ThreadPool &pool);
   void maximiseScales(ThreadPool &pool);
@@ -154,8 +164,8 @@ private:
   Layout cacheLayout;
   int64_t sequences = 0, heads = 0, newest = 0;
   int64_t pageCount = 0, pageStride = 0, mostBlocks = 0, tailCapacity = 0;
-  HostBuffer thumbnails, residuals, values, smax, tailK, tailV, pageTable,
-      lengths;
+  HostBuffer thumbnails, residuals, values, smax, centres, tailK, tailV,
+      pageTable, lengths;
 };
 
 } // namespace ffd

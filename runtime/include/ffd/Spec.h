@@ -44,6 +44,12 @@ inline const char *elementName(int32_t element) {
   return element == FFD_F16 ? "f16" : element == FFD_BF16 ? "bf16" : "unknown";
 }
 
+inline const char *centreName(int32_t centre) {
+  return centre == FFD_CENTRE_NONE  ? "none"
+         : centre == FFD_CENTRE_ROW ? "row"
+                                    : "unknown";
+}
+
 inline Layout layoutOf(const ffdSpec &spec) {
   Layout layout;
   layout.headDim = spec.head_dim;
@@ -69,12 +75,12 @@ inline bool operator==(const ffdSpec &a, const ffdSpec &b) {
          a.group == b.group && a.element == b.element &&
          a.scan_bits == b.scan_bits && a.quant_block == b.quant_block &&
          a.select_block == b.select_block && a.no_residuals == b.no_residuals &&
-         queryTokens(a) == queryTokens(b);
+         queryTokens(a) == queryTokens(b) && a.centre == b.centre;
 }
 inline bool operator!=(const ffdSpec &a, const ffdSpec &b) { return !(a == b); }
 
-/// `d128-v128-g4-f16-b2-q128-s16`, with `-r0` where there are no residuals and
-/// `-n4` where four tokens ask at once.
+/// `d128-v128-g4-f16-b2-q128-s16`, with `-r0` where there are no residuals,
+/// `-n4` where four tokens ask at once and `-crow` where keys are centred.
 inline std::string specName(const ffdSpec &spec) {
   return "d" + std::to_string(spec.head_dim) + "-v" +
          std::to_string(spec.value_dim) + "-g" + std::to_string(spec.group) +
@@ -83,7 +89,8 @@ inline std::string specName(const ffdSpec &spec) {
          std::to_string(spec.quant_block) + "-s" +
          std::to_string(spec.select_block) + (spec.no_residuals ? "-r0" : "") +
          (queryTokens(spec) > 1 ? "-n" + std::to_string(queryTokens(spec))
-                                : "");
+                                : "") +
+         (spec.centre == FFD_CENTRE_ROW ? "-crow" : "");
 }
 
 /// Checks the limits that abi.h states; with `ablations` those of what only CPU
@@ -118,6 +125,8 @@ inline Status checkSpec(const ffdSpec &spec, bool ablations = false) {
                            std::to_string(spec.group) + " * " +
                            std::to_string(spec.query_tokens) +
                            ", expected at most 16");
+  if (spec.centre != FFD_CENTRE_NONE && spec.centre != FFD_CENTRE_ROW)
+    return bad("centre", spec.centre, "0 (none) or 1 (row)");
   if (spec.quant_block != 128)
     return bad("quant_block", spec.quant_block, "128");
   if (sb != 16 && sb != 32 && sb != 64 && sb != 128)

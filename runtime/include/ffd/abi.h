@@ -30,9 +30,14 @@ extern "C" {
 #endif
 
 /* Changes whenever a field of the structs below or the layout changes. */
-#define FFD_ABI_VERSION 2
+#define FFD_ABI_VERSION 3
 
 typedef enum ffdElement { FFD_F16 = 0, FFD_BF16 = 1 } ffdElement;
+
+/* What is subtracted from the keys of a row (sequence and kv head) before
+ * anything else sees them: nothing, or the mean of the row's first block
+ * (docs/numerics.md, "Centred keys"). */
+typedef enum ffdCentre { FFD_CENTRE_NONE = 0, FFD_CENTRE_ROW = 1 } ffdCentre;
 
 /* One kernel specialisation. Limits: head_dim 64, 80, 96, 128, 192 or 256;
  * value_dim a multiple of 16 up to 256; group 1..16; scan_bits 2, 4 or 8;
@@ -49,6 +54,7 @@ typedef struct ffdSpec {
   int32_t no_residuals; /* 1: attention over the thumbnails alone; else 0    */
   int32_t query_tokens; /* newest tokens of a sequence that ask at once, 1..8,
                            group * query_tokens at most 16; 0 is 1 */
+  int32_t centre;       /* ffdCentre: what the cache's keys are relative to   */
 } ffdSpec;
 
 /* One piece of a planned launch on a GPU: CTA i does piece i. 32 bytes. */
@@ -64,7 +70,8 @@ typedef struct ffdPiece {
 /* Shapes are in elements, strides as named; row = sequence * kv_heads + head.
  * Pointers are device pointers on a GPU. Everything is contiguous unless it has
  * a stride. Planes are laid out as layout.h says. Alignment: 16 bytes for q,
- * planes, smax, tails, out and workspace. Strides of q are multiples of 8. */
+ * planes, smax, centre, tails, out and workspace. Strides of q are multiples of
+ * 8. */
 typedef struct ffdDecodeArgs {
   const void *q;             /* [batch][query_tokens][kv_heads * group]
                                 [head_dim] element                            */
@@ -101,6 +108,9 @@ typedef struct ffdDecodeArgs {
   int32_t lag;               /* newest tokens that stay in 16 bit, >= 0       */
   float sm_scale;            /* softmax scale, > 0                            */
   int32_t pieces;            /* entries of plan, 0 without one                */
+  const void *centre;        /* [row][head_dim] element: c, 0 for a row without
+                                committed blocks. Read for lse where the spec
+                                has FFD_CENTRE_ROW; else NULL will do         */
 } ffdDecodeArgs;
 
 /* Also part of the contract:
@@ -114,7 +124,7 @@ typedef struct ffdDecodeArgs {
 
 /* Arguments of an exact decode (`ffd.exact`) are the same struct: K and V are
  * the whole sequence, row-major, in tail_k and tail_v with the tail strides;
- * planes, smax, page_table, delta and kept are not read. */
+ * planes, smax, centre, page_table, delta and kept are not read. */
 
 /* The kernel "plan" (GPU only) writes a plan for a batch whose lengths are on
  * the device: what planPieces of Plan.h does. One parameter, this struct by
@@ -195,6 +205,9 @@ typedef struct ffdAppendArgs {
   int32_t lag;               /* that of every append and decode of the cache  */
   int32_t pages;             /* slots of the planes: ids are below it         */
   int32_t tail_tokens;       /* token rows of one (sequence, kv head) tail    */
+  void *centre;              /* [row][head_dim] element, where the spec has
+                                FFD_CENTRE_ROW: receives c with the row's first
+                                committed block, 0 before; else NULL will do  */
 } ffdAppendArgs;
 
 #ifdef __cplusplus

@@ -66,6 +66,13 @@ module attributes {a = #ffd.spec<scan_bits = 16>} {}
 
 // -----
 
+// A centre that there is not.
+// expected-error @below {{expected one of [none, row] for what is subtracted from the keys of a row, got: mean}}
+// expected-error @below {{failed to parse FFD_SpecAttr parameter 'centre' which is to be a `::mlir::ffd::Centre`}}
+module attributes {a = #ffd.spec<centre = mean>} {}
+
+// -----
+
 // top_k_c1
 // expected-error @below {{top_k has k = 0, expected at least 1 (top_k_c1)}}
 module attributes {a = #ffd.top_k<0>} {}

@@ -7,7 +7,13 @@
 // CHECK-DAG: #[[RESIDUALS:.*]] = #ffd.spec<scan_bits = 4>{{$}}
 // CHECK-DAG: #[[KEYS:.*]] = #ffd.spec<scan_bits = 16, residual_bits = 0>
 // CHECK-DAG: #[[THUMBNAILS:.*]] = #ffd.spec<scan_bits = 4, residual_bits = 0>
+// CHECK-DAG: #[[CENTRE:.*]] = #ffd.spec<scan_bits = 4, centre = row>
+// CHECK-DAG: #[[PLAIN:.*]] = #ffd.spec<scan_bits = 8>
 module attributes {
+  // CHECK-DAG: test.centre = #[[CENTRE]]
+  test.centre = #ffd.spec<centre = row, scan_bits = 4>,
+  // CHECK-DAG: test.plain = #[[PLAIN]]
+  test.plain = #ffd.spec<scan_bits = 8, centre = none>,
   // CHECK-DAG: test.keys = #[[KEYS]]
   test.keys = #ffd.spec<residual_bits = 0, scan_bits = 16>,
   // CHECK-DAG: test.thumbnails = #[[THUMBNAILS]]

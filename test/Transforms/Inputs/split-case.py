@@ -5,7 +5,7 @@
     split-case.py expected ELEMENT BITS SEED  # by exact fractions (scalar.py)
 
 Keys are 4 blocks of 8 tokens of 3 channels; channels differ in magnitude, and
-one is zero.
+one is zero. Even seeds have a centre.
 """
 import random
 import sys
@@ -26,18 +26,32 @@ def draw(element, seed):
              for m in magnitudes] for _ in range(BLOCK * BLOCKS)]
 
 
-def program(element, bits, keys):
+def draw_centre(element, seed):
+    """One that differs from the keys in magnitude, and is zero somewhere."""
+    rng = random.Random(-seed)
+    return [scalar.rounded(Fraction(rng.gauss(0, 1) * m), element)
+            for m in (1.0, 0.0, 2.0 ** -10)]
+
+
+def program(element, bits, keys, centre):
     values = ", ".join(
         "[" + ", ".join(f"{float(x):.20e}" for x in row) + "]" for row in keys)
     tokens = BLOCK * BLOCKS
     keys_type = f"tensor<{tokens}x{CHANNELS}x{element}>"
     codes_type = f"tensor<{tokens}x{CHANNELS}xi8>"
     scales_type = f"tensor<{BLOCKS}x{CHANNELS}x{element}>"
+    constant = operand = ""
+    if centre:
+        centre_type = f"tensor<{CHANNELS}x{element}>"
+        numbers = ", ".join(f"{float(x):.20e}" for x in centre)
+        constant = f"%centre = arith.constant dense<[{numbers}]> : {centre_type}"
+        operand = f"centre(%centre : {centre_type}) "
     text = f"""
 func.func private @printMemrefI32(memref<*xi32>) attributes {{llvm.emit_c_interface}}
 func.func @main() {{
   %k = arith.constant dense<[{values}]> : {keys_type}
-  %c, %r, %s = ffd.split %k {{scan_bits = {bits} : i64, quant_block = {BLOCK} : i64}}
+  {constant}
+  %c, %r, %s = ffd.split %k {operand}{{scan_bits = {bits} : i64, quant_block = {BLOCK} : i64}}
       : {keys_type} -> {codes_type}, {codes_type}, {scales_type}
   %s16 = arith.bitcast %s : {scales_type} to {scales_type.replace(element, "i16")}
 """
@@ -66,7 +80,9 @@ def bits_of(value, element):
     return (exponent + bias << mantissa) + int(fraction) - 2 ** mantissa
 
 
-def expected(element, bits, keys):
+def expected(element, bits, keys, centre):
+    if centre:
+        keys = [[scalar.rounded(k - c, element) for k, c in zip(row, centre)] for row in keys]
     codes = [[0] * CHANNELS for _ in keys]
     scales = [[0] * CHANNELS for _ in range(BLOCKS)]
     for block in range(BLOCKS):
@@ -87,7 +103,8 @@ def expected(element, bits, keys):
 def main():
     what, element, bits, seed = sys.argv[1:]
     keys = draw(element, int(seed))
-    print((program if what == "program" else expected)(element, int(bits), keys))
+    centre = None if int(seed) % 2 else draw_centre(element, int(seed))
+    print((program if what == "program" else expected)(element, int(bits), keys, centre))
 
 
 if __name__ == "__main__":

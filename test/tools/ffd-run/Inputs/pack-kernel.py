@@ -10,7 +10,7 @@ import zlib
 
 payload = open(sys.argv[1], "rb").read()
 fields = {
-    "abi": 2,
+    "abi": 3,
     "kind": "cpu-object",
     "program": "decode",
     "target": "cpu",
@@ -23,6 +23,7 @@ fields = {
     "quant_block": 128,
     "select_block": 16,
     "query_tokens": 1,
+    "centre": "none",
     "threads": 0,
     "shared_bytes": 0,
     "ctas_per_sm": 0,
