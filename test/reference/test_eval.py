@@ -379,6 +379,33 @@ def test_perplexity_runs_and_goes_on(model: Model, tmp_path: Path) -> None:
     assert "random" in model_tables.perplexity_table(list(lines.values()))
 
 
+def _predicted(text: str, method: str, nll: list[float], tokens: int = 500) -> dict:
+    return {"kind": "perplexity", "text": text, "tokens": tokens, "last": len(nll),
+            "method": method, "read": 0.5, "kept": 0.5, "nll": nll,
+            "kl": [x / 10 for x in nll], "agree": "01" * (len(nll) // 2)}
+
+
+def test_texts_together() -> None:
+    """Every token counts once, and only methods that ran on all texts."""
+    records = [_predicted("a", "exact", [1.0] * 64), _predicted("b", "exact", [2.0] * 64),
+               _predicted("a", "kivi", [1.5] * 32 + [1.0] * 32),
+               _predicted("b", "kivi", [3.0] * 64), _predicted("b", "quest", [2.0] * 64),
+               _predicted("c", "kivi", [9.0] * 64),  # without exact attention
+               _predicted("a", "exact", [1.0] * 64, 900)]  # one text of that length
+    lines = model_tables.perplexities(records)
+    assert not any(x["text"] == "c" for x in lines)
+    together = {x["method"]: x for x in lines if x["text"] == model_tables.ALL}
+    assert sorted(together) == ["exact", "kivi"] and together["kivi"]["tokens"] == 500
+    kivi = together["kivi"]
+    assert kivi["increase"] == pytest.approx(100 * np.expm1((0.25 + 1.0) / 2))
+    assert kivi["perplexity"] == pytest.approx(np.exp((1.25 + 3.0) / 2))
+    assert kivi["kl"] == pytest.approx(0.2125) and kivi["agree"] == 0.5
+    assert kivi["increase_low"] < kivi["increase"] < kivi["increase_high"]
+    table = model_tables.by_text([x for x in lines if x["tokens"] == 500], "agree")
+    assert table.splitlines()[0].split() == ["method", "a", "b"]
+    assert table.splitlines()[-1].split()[:2] == ["quest", "-"]
+
+
 def test_tasks_run(model: Model, tmp_path: Path) -> None:
     journal = Journal(tmp_path / "m.jsonl")
     methods = [parse(m) for m in ("exact", "ffd:delta=4")]
@@ -390,6 +417,27 @@ def test_tasks_run(model: Model, tmp_path: Path) -> None:
     exact = next(x for x in lines if (x["method"], x["task"]) == ("exact", "all"))
     assert exact["agree"] == 1.0 and exact["questions"] == 10
     assert "multikey" in model_tables.task_table(lines)
+
+
+def test_tasks_are_drawn_by_sample() -> None:
+    """Questions of a sample that go the same way are not evidence eight times; the
+    distance from exact attention is that of the same prompts."""
+    def answered(sample: int, method: str, right: int, prompt: str = "needles") -> dict:
+        answer = {"task": "multikey", "right": [right], "agree": [1, right]}
+        return {"kind": "task", "tokens": 2048, "sample": sample, "prompt": prompt,
+                "method": method, "read": 0.5, "answers": [answer] * 8}
+    records = [answered(i, "exact", i % 2) for i in range(20)]
+    records += [answered(i, "kivi", int(i % 4 == 1)) for i in range(20)]
+    records.append(answered(20, "exact", 1))  # kivi did not come to it
+    lines = {(x["method"], x["task"]): x for x in model_tables.task_scores(records)}
+    exact, kivi = lines["exact", "all"], lines["kivi", "all"]
+    assert exact["questions"] == 160 and exact["samples"] == 20
+    assert exact["score"] == 0.5 and kivi["score"] == 0.25 and kivi["agree"] == 0.625
+    # 20 draws of a half: 1.96 * sqrt(0.25 / 20); 160 would give 0.08.
+    assert abs(exact["score_high"] - exact["score_low"] - 2 * 0.22) < 0.07
+    assert exact["above"] == 0 == exact["above_high"] and kivi["above"] == -0.25
+    assert -0.5 < kivi["above_low"] < -0.25 < kivi["above_high"] < 0
+    assert "20 / 160" in model_tables.task_table(list(lines.values()))
 
 
 def test_capture(model: Model, tmp_path: Path) -> None:
@@ -464,7 +512,7 @@ def test_scores_of_answers() -> None:
 
 
 def test_intervals_hold_their_mean() -> None:
-    x = np.random.default_rng(0).normal(3.0, 1.0, (400, 1))
+    x = np.random.default_rng(0).normal(3.0, 1.0, 400)
     low, high = model_tables.interval(x)
     assert low < x.mean() < high and abs((high - low) - 2 * 1.96 / 20) < 0.03
 

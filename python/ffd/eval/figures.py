@@ -10,6 +10,7 @@ import matplotlib
 import numpy as np
 
 from .evaluate import unpack_map
+from .model_tables import ALL
 from .tables import by_layer, by_method, family
 
 matplotlib.use("Agg")
@@ -161,23 +162,34 @@ def kept_blocks(record: dict, head: int) -> str:
 
 
 def model_quality(lines: list[dict]) -> str:
-    """Divergence from exact attention through the model against bytes."""
-    figure, axes = _axes(8, 3.6)
-    axis = axes[0][0]
-    names = list(dict.fromkeys(family(x["method"]) for x in lines if x["method"] != "exact"))
+    """Divergence and changed tokens through the model against bytes, at the longest
+    context, of all texts together where there are several; bars are intervals."""
+    longest = max(x["tokens"] for x in lines)
+    lines = [x for x in lines if x["tokens"] == longest and x["method"] != "exact"]
+    if any(x["text"] == ALL for x in lines):
+        lines = [x for x in lines if x["text"] == ALL]
+    names = list(dict.fromkeys(family(x["method"]) for x in lines))
     styles = _style(names)
-    for i, key in enumerate(dict.fromkeys((x["text"], x["tokens"]) for x in lines)):
+    figure, axes = _axes(11, 4.2, 2)
+    kinds = (("kl", "KL to exact, nat per token", lambda x: max(x, 1e-5)),
+             ("agree", "tokens that differ from exact, %", lambda x: max(100 * (1 - x), 0.01)))
+    for axis, (key, title, shown) in zip(axes[0], kinds):
         for name in names:
-            points = sorted((100 * x["read"], max(x["kl"], 1e-5)) for x in lines
-                            if (x["text"], x["tokens"]) == key and family(x["method"]) == name)
-            if points:
-                axis.plot(*zip(*points), label=name if i == 0 else None, linewidth=1.2,
-                          alpha=1 if i == 0 else 0.5, **styles[name])
-    axis.set_yscale("log")
-    axis.set_xlabel("bytes read, % of exact attention")
-    axis.set_ylabel("KL to exact, nat per token")
-    axis.grid(alpha=0.3)
-    axis.legend(frameon=False, fontsize=9, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+            points = sorted((x for x in lines if family(x["method"]) == name),
+                            key=lambda x: x["read"])
+            value, one, other = ([shown(x[key + end]) for x in points]
+                                 for end in ("", "_low", "_high"))
+            axis.errorbar([100 * x["read"] for x in points], value,
+                          yerr=np.abs([np.subtract(value, np.minimum(one, other)),
+                                       np.subtract(np.maximum(one, other), value)]),
+                          label=name, linewidth=1.2, elinewidth=0.8, **styles[name])
+        axis.set_yscale("log")
+        axis.set_xlabel("bytes read, % of exact attention")
+        axis.set_title(title, fontsize=10)
+        axis.grid(alpha=0.3)
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="lower center",
+                  ncols=min(4, len(names)), bbox_to_anchor=(0.5, 1.0), frameon=False, fontsize=9)
+    figure.tight_layout()
     return _svg(figure)
 
 

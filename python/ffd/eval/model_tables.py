@@ -13,45 +13,75 @@ BLOCK = 32  # neighbouring tokens that are drawn together
 DRAWS = 2000
 
 
-def interval(values: np.ndarray, statistic=np.mean) -> tuple[float, float]:
-    """2.5 and 97.5 percent points of the statistic of rows drawn with
-    replacement. `values` has one row per independent unit."""
-    rng = np.random.default_rng(0)
-    drawn = rng.integers(0, len(values), (DRAWS, len(values)))
-    low, high = np.percentile([statistic(values[i]) for i in drawn], (2.5, 97.5))
+def interval(sums: np.ndarray, counts: np.ndarray | None = None) -> tuple[float, float]:
+    """2.5 and 97.5 percent points of sum / count over independent units drawn with
+    replacement; both [units], counts of 1 by default."""
+    drawn = np.random.default_rng(0).integers(0, len(sums), (DRAWS, len(sums)))
+    means = sums[drawn].sum(1) / (len(sums) if counts is None else counts[drawn].sum(1))
+    low, high = np.percentile(means, (2.5, 97.5))
     return float(low), float(high)
 
 
 def _blocks(x: np.ndarray) -> np.ndarray:
-    """[N] -> [blocks, BLOCK]; a remainder is left out."""
+    """[N] -> means of [blocks]; a remainder is left out."""
     block = min(BLOCK, len(x))
-    return x[:len(x) // block * block].reshape(-1, block)
+    return x[:len(x) // block * block].reshape(-1, block).mean(1)
+
+
+ALL = "all texts"
 
 
 def perplexities(records: list[dict]) -> list[dict]:
     """Per text, length and method: perplexity, its ratio to that of exact
-    attention, divergence and agreement, each with an interval."""
-    records = [r for r in records if r["kind"] == "perplexity"]
-    exact = {(r["text"], r["tokens"], r["last"]): np.array(r["nll"])
-             for r in records if r["method"] == "exact"}
-    lines = []
+    attention, divergence and agreement, each with an interval. Where several texts
+    have the same length and methods, lines of all of them together follow."""
+    runs: dict[tuple, dict[str, dict[str, dict]]] = defaultdict(lambda: defaultdict(dict))
     for r in records:
-        base = exact.get((r["text"], r["tokens"], r["last"]))
-        if base is None:
-            continue
-        nll, kl = np.array(r["nll"]), np.array(r["kl"])
-        agree = np.array([int(c) for c in r["agree"]])
-        more = _blocks(nll - base)
-        low, high = (100 * np.expm1(x) for x in interval(more))
-        lines.append({
-            "text": r["text"], "tokens": r["tokens"], "last": r["last"], "method": r["method"],
-            "read": r["read"], "kept": r["kept"], "perplexity": float(np.exp(nll.mean())),
-            "increase": float(100 * np.expm1((nll - base).mean())), "increase_low": low,
-            "increase_high": high, "kl": float(kl.mean()),
-            "kl_low": interval(_blocks(kl))[0], "kl_high": interval(_blocks(kl))[1],
-            "agree": float(agree.mean()), "agree_low": interval(_blocks(agree))[0],
-            "agree_high": interval(_blocks(agree))[1]})
+        if r["kind"] == "perplexity":
+            runs[r["tokens"], r["last"]][r["text"]][r["method"]] = r
+    lines = []
+    for key, texts in runs.items():
+        texts = {name: methods for name, methods in texts.items() if "exact" in methods}
+        for name, methods in texts.items():
+            lines += [_line(key, name, [(r, methods["exact"])]) for r in methods.values()]
+        shared = [m for m in dict.fromkeys(m for methods in texts.values() for m in methods)
+                  if all(m in methods for methods in texts.values())]
+        if len(texts) > 1:
+            lines += [_line(key, ALL, [(methods[m], methods["exact"])
+                                       for methods in texts.values()]) for m in shared]
     return lines
+
+
+def _line(key: tuple[int, int], name: str, runs: list[tuple[dict, dict]]) -> dict:
+    """One method's runs, each with that of exact attention over the same tokens."""
+    def joined(of) -> np.ndarray:
+        return np.concatenate([of(r, base) for r, base in runs])
+
+    line = {"text": name, "tokens": key[0], "last": key[1], "method": runs[0][0]["method"],
+            "read": float(np.mean([r["read"] for r, _ in runs])),
+            "kept": float(np.mean([r["kept"] for r, _ in runs])),
+            "perplexity": float(np.exp(joined(lambda r, _: r["nll"]).mean()))}
+    columns = {"increase": lambda r, base: np.array(r["nll"]) - np.array(base["nll"]),
+               "kl": lambda r, _: np.array(r["kl"]),
+               "agree": lambda r, _: np.array([int(c) for c in r["agree"]])}
+    for what, of in columns.items():
+        mean = joined(of).mean()
+        low, high = interval(joined(lambda r, base, of=of: _blocks(of(r, base))))
+        for end, value in (("", mean), ("_low", low), ("_high", high)):
+            line[what + end] = float(100 * np.expm1(value) if what == "increase" else value)
+    return line
+
+
+def _cell(line: dict, what: str, form: str) -> str:
+    """The value and its interval; `form` has three places."""
+    if what not in line:
+        return "-"
+    return form.format(*(line[what + end] for end in ("", "_low", "_high")))
+
+
+INCREASE = "{:+.2f} % ({:+.2f} .. {:+.2f})"
+KL = "{:.4f} ({:.4f} .. {:.4f})"
+SHARE = "{:.1%} ({:.1%} .. {:.1%})"
 
 
 def perplexity_table(lines: list[dict], form=text) -> str:
@@ -59,39 +89,57 @@ def perplexity_table(lines: list[dict], form=text) -> str:
               "same token as exact"]
     return form(header, [[
         x["method"], x["text"], str(x["tokens"]), f"{x['read']:.1%}", f"{x['perplexity']:.3f}",
-        f"{x['increase']:+.2f} % ({x['increase_low']:+.2f} .. {x['increase_high']:+.2f})",
-        f"{x['kl']:.4f} ({x['kl_low']:.4f} .. {x['kl_high']:.4f})",
-        f"{x['agree']:.1%} ({x['agree_low']:.1%} .. {x['agree_high']:.1%})"] for x in lines])
+        _cell(x, "increase", INCREASE), _cell(x, "kl", KL), _cell(x, "agree", SHARE)]
+        for x in lines])
+
+
+def by_text(lines: list[dict], what: str, form=text) -> str:
+    """Methods against the texts of one length: "increase", "kl" or "agree"."""
+    shown = {"increase": INCREASE, "kl": KL, "agree": SHARE}[what]
+    texts = [t for t in dict.fromkeys(x["text"] for x in lines) if t != ALL]
+    cell = {(x["text"], x["method"]): _cell(x, what, shown) for x in lines}
+    return form(["method", *texts],
+                [[m, *(cell.get((t, m), "-") for t in texts)]
+                 for m in dict.fromkeys(x["method"] for x in lines) if m != "exact"])
 
 
 def task_scores(records: list[dict]) -> list[dict]:
-    """Per length, task and method: share of right items, and of answer tokens
-    that exact attention would choose too. Units of the bootstrap are questions.
-    Only samples that every method asked at their length has finished count."""
+    """Per length, task and method: share of right items, what it is above that of
+    exact attention in the same prompts, and the share of answer tokens that exact
+    attention would choose too; means over questions. Units of the bootstrap are
+    samples, not questions: those of one prompt share its text and its cache. Only
+    prompts that every method asked at their length has finished count."""
     records = [r for r in records if r["kind"] == "task"]
     methods: dict[int, set[str]] = defaultdict(set)
     have: dict[tuple, set[str]] = defaultdict(set)
     for r in records:
         methods[r["tokens"]].add(r["method"])
         have[r["tokens"], r["sample"], r["prompt"]].add(r["method"])
-    groups: dict[tuple, list[tuple]] = defaultdict(list)
+    # tokens, task, method -> sample -> [right, same, questions], sums
+    groups: dict[tuple, dict[int, np.ndarray]] = defaultdict(lambda: defaultdict(
+        lambda: np.zeros(3)))
     read: dict[tuple, list[float]] = defaultdict(list)
     for r in records:
         if len(have[r["tokens"], r["sample"], r["prompt"]]) < len(methods[r["tokens"]]):
             continue
         read[r["tokens"], r["method"]].append(r["read"])
         for a in r["answers"]:
-            one = (np.mean(a["right"]), np.mean(a["agree"]))
+            one = np.array([np.mean(a["right"]), np.mean(a["agree"]), 1])
             for task in (a["task"], "all"):
-                groups[r["tokens"], task, r["method"]].append(one)
+                groups[r["tokens"], task, r["method"]][r["sample"]] += one
     lines = []
-    for (tokens, task, method), values in groups.items():
-        x = np.array(values)
-        (a, b), (c, d) = interval(x[:, 0]), interval(x[:, 1])
-        lines.append({"tokens": tokens, "task": task, "method": method, "questions": len(x),
-                      "read": float(np.mean(read[tokens, method])),
-                      "score": float(x[:, 0].mean()), "score_low": a, "score_high": b,
-                      "agree": float(x[:, 1].mean()), "agree_low": c, "agree_high": d})
+    for (tokens, task, method), samples in groups.items():
+        x = np.array(list(samples.values()))
+        line = {"tokens": tokens, "task": task, "method": method, "questions": int(x[:, 2].sum()),
+                "samples": len(x), "read": float(np.mean(read[tokens, method]))}
+        wanted = {"score": x[:, 0], "agree": x[:, 1]}
+        if exact := groups.get((tokens, task, "exact")):
+            wanted["above"] = x[:, 0] - [exact[i][0] for i in samples]
+        for what, sums in wanted.items():
+            low, high = interval(sums, x[:, 2])
+            line |= {what: float(sums.sum() / x[:, 2].sum()), f"{what}_low": low,
+                     f"{what}_high": high}
+        lines.append(line)
     return lines
 
 
@@ -104,12 +152,12 @@ def task_table(lines: list[dict], form=text) -> str:
     rows = []
     for tokens, method in keys:
         total = cell[tokens, method, "all"]
+        points = {k: 100 * x for k, x in total.items() if k.startswith("above")}
         rows.append([method, str(tokens), f"{total['read']:.1%}",
                      *(f"{cell[tokens, method, n]['score']:.0%}" if (tokens, method, n) in cell
                        else "-" for n in names),
-                     f"{total['score']:.1%} ({total['score_low']:.0%} .. "
-                     f"{total['score_high']:.0%})",
-                     f"{total['agree']:.1%} ({total['agree_low']:.1%} .. "
-                     f"{total['agree_high']:.1%})", str(total["questions"])])
-    return form(["method", "tokens", "read", *names, "all", "same token as exact", "questions"],
-                rows)
+                     _cell(total, "score", "{:.1%} ({:.0%} .. {:.0%})"),
+                     _cell(points, "above", "{:+.1f} ({:+.1f} .. {:+.1f})"),
+                     _cell(total, "agree", SHARE), f"{total['samples']} / {total['questions']}"])
+    return form(["method", "tokens", "read", *names, "all", "points above exact",
+                 "same token as exact", "samples / questions"], rows)

@@ -90,10 +90,17 @@ def build(folder: Path, command: str) -> list[Path]:
               "Teacher-forced decoding of the last tokens of a text whose beginning was processed "
               "with exact attention; 95 % intervals by bootstrap over blocks of 32 tokens.",
               lambda form: model_tables.perplexity_table(perplexity, form))
+        longest = [x for x in perplexity if x["tokens"] == max(y["tokens"] for y in perplexity)]
+        if any(x["text"] == model_tables.ALL for x in longest):
+            for title, what in (("increase of perplexity", "increase"), ("KL to exact", "kl"),
+                                ("same token as exact", "agree")):
+                table(f"By text: {title}", f"{longest[0]['tokens']} tokens.",
+                      lambda form, what=what: model_tables.by_text(longest, what, form))
     if scores:
         table("Through the model: tasks",
-              "Items that the model gives if its answer so far is right; 95 % intervals by "
-              "bootstrap over questions.",
+              "Items that the model gives if its answer so far is right; points above exact: in "
+              "the same prompts; 95 % intervals by bootstrap over samples, since questions "
+              "of one prompt depend on each other.",
               lambda form: model_tables.task_table(scores, form))
     methods = list(dict.fromkeys(r["method"] for r in [*traces, *model]))
     table("Methods", "", lambda form: form(
