@@ -15,6 +15,7 @@ from .tables import by_layer, by_method, family
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
+from matplotlib import ticker  # noqa: E402
 
 # Okabe and Ito's palette, readable with every kind of colour vision.
 COLOURS = {"ffd": "#0072B2", "quest": "#D55E00", "twilight": "#CC79A7", "sparq": "#E69F00",
@@ -184,6 +185,9 @@ def model_quality(lines: list[dict]) -> str:
                                        np.subtract(np.maximum(one, other), value)]),
                           label=name, linewidth=1.2, elinewidth=0.8, **styles[name])
         axis.set_yscale("log")
+        axis.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+        axis.yaxis.set_major_formatter(lambda x, _: f"{x:g}")
+        axis.yaxis.set_minor_formatter(ticker.NullFormatter())
         axis.set_xlabel("bytes read, % of exact attention")
         axis.set_title(title, fontsize=10)
         axis.grid(alpha=0.3)
