@@ -50,9 +50,11 @@ FFD_EXPORT ffdEmulatedKernel *ffdEmulateCreate(const ffdSpec *spec,
   options.arch = arch;
   if (llvm::StringRef(program) == "exact") {
     options.program = Program::Exact;
+  } else if (llvm::StringRef(program) == "split") {
+    options.fuse = false;
   } else if (llvm::StringRef(program) != "decode") {
     put("program is '" + std::string(program) +
-            "', expected 'decode' or 'exact'",
+            "', expected 'decode', 'split' or 'exact'",
         error, errorSize);
     return nullptr;
   }

@@ -18,6 +18,7 @@
 #include "ffd/Target/CPU.h"
 
 #include "mlir/IR/Diagnostics.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/ADT/StringExtras.h"
 
 #include <cstddef>
@@ -123,10 +124,6 @@ int ffdJitCompile(const ffdSpec *spec, const char *target, const char *program,
   if (!attr || !attr.isComplete())
     return fail(result, messages.empty() ? "spec has a size of 0" : messages);
 
-  if (split && !options.isCPU())
-    return fail(result, std::string("program is '") + program +
-                            "' for the target '" + target +
-                            "', expected a CPU target");
   options.fuse = !split;
   OwningOpRef<ModuleOp> module =
       selector.empty() ? buildProgram(&context, which, attr)
@@ -135,6 +132,15 @@ int ffdJitCompile(const ffdSpec *spec, const char *target, const char *program,
     return fail(result, messages);
   auto owner = std::make_unique<Owner>();
   std::string error;
+  // Of the two kernels of a split execution, the one that was asked for.
+  if (split) {
+    if (failed(compile(*module, Stage::Tile, options, error)))
+      return fail(result, error.empty() ? messages : error);
+    for (Operation &op : llvm::make_early_inc_range(module->getOps()))
+      if (auto function = dyn_cast<FunctionOpInterface>(op))
+        if (function.getName() != ("decode_" + step).str())
+          function.erase();
+  }
   if (options.isCPU()) {
     FailureOr<std::unique_ptr<CPUKernel>> kernel = compileCPUKernel(
         *module, split ? ("decode_" + step).str() : step.str(), options, error);

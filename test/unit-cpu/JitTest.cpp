@@ -173,6 +173,31 @@ TEST(Jit, CompilesFromManyThreads) {
 }
 
 /// The code of a package, loaded by the runtime, is that of the function.
+TEST(Jit, StepsOfSplitExecutionForGpus) {
+  const ffdSpec spec = makeSpec();
+  for (const char *program :
+       {"select", "select #ffd.top_delta", "attend", "decode"}) {
+    SCOPED_TRACE(program);
+    Result result;
+    ASSERT_EQ(jit().compile(&spec, "sm_90a", program, &result), 0)
+        << result.text;
+    EXPECT_EQ(result.entry, nullptr);
+    Package package;
+    Status status = Package::parse(result.package, size_t(result.package_size),
+                                   "compiled", package);
+    ASSERT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(package.program, Program::Decode);
+    EXPECT_TRUE(package.spec == spec);
+    const std::string step(program, std::strcspn(program, " "));
+    EXPECT_EQ(package.entry, step == "decode" ? step : "decode_" + step);
+    const size_t first = package.payload.find(".entry");
+    EXPECT_NE(first, std::string::npos);
+    EXPECT_EQ(package.payload.find(".entry", first + 1), std::string::npos);
+    jit().release(&result);
+  }
+  EXPECT_NE(messageOf(spec, "sm_90a", "select #ffd.top_k<4>"), "");
+}
+
 TEST(Jit, PackagesOfCpuCode) {
   CaseShape shape;
   shape.spec = makeSpec(96, 64, 3, FFD_BF16);

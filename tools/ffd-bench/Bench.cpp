@@ -11,6 +11,7 @@
 
 #include "Bench.h"
 
+#include "../ffd-run/EmulatedTarget.h"
 #include "../ffd-run/Errors.h"
 
 #include "ffd/FindKernel.h"
@@ -28,27 +29,33 @@ static constexpr int kVariants = 4;
 /// Launches read this many times the cache before the first copy comes again.
 static constexpr int64_t kCacheTimes = 4;
 static constexpr int64_t kMaxSplits = 1024;
+/// Exact attention over more tokens is not checked in a grid: it takes seconds.
+static constexpr int64_t kGridCheckTokens = 65536;
 
-Error Bench::prepareSequence(int64_t tokens) {
-  if (sequence && sequenceTokens == tokens)
-    return Error::success();
-  sequence.reset();
+SequenceOptions sequenceOptionsFor(const Options &options, int64_t tokens) {
   SequenceOptions o;
   o.spec = options.spec;
   o.spec.select_block = 128;
   o.kvHeads = options.kvHeads;
   o.tokens = tokens + options.tail;
   o.lag = options.lag();
-  ragged = options.ragged ? raggedLengths(options.ragged, o.tokens)
-                          : std::vector<int64_t>();
-  o.lengths = ragged;
-  if (!options.ragged)
-    o.lengths.push_back(o.tokens);
+  if (options.ragged)
+    o.lengths = raggedLengths(options.ragged, o.tokens);
+  else
+    o.lengths = {o.tokens};
   o.variants = kVariants;
-  o.keep = options.keep;
+  o.keep = options.keep();
   o.delta = options.delta;
-  Expected<std::unique_ptr<Sequence>> made =
-      Sequence::generate(o, machine.threads());
+  return o;
+}
+
+Error Bench::prepareSequence(int64_t tokens) {
+  if (sequence && sequenceTokens == tokens)
+    return Error::success();
+  sequence.reset();
+  cache.reset();
+  Expected<std::unique_ptr<Sequence>> made = Sequence::generate(
+      sequenceOptionsFor(options, tokens), machine.threads());
   if (!made)
     return made.takeError();
   sequence = std::move(*made);
@@ -59,38 +66,76 @@ Error Bench::prepareSequence(int64_t tokens) {
 Expected<DecodeKernel *> Bench::find(Program program, const ffdSpec &spec) {
   std::unique_ptr<DecodeKernel> &slot =
       kernels[std::string(programName(program)) + specName(spec)];
-  if (!slot) {
-    FindKernelOptions request;
-    request.program = program;
-    request.target = options.target;
-    request.packageDir = options.kernelDir;
-    request.pool = &machine.threads();
-    request.cuda = machine.cuda();
-    if (Error e = toError(findKernel(spec, request, slot)))
+  if (slot)
+    return slot.get();
+  if (options.emulated()) {
+    if (Error e = toError(run::makeEmulatedKernel(spec, program, options.arch,
+                                                  /*seed=*/1, slot)))
       return std::move(e);
+    return slot.get();
   }
+  FindKernelOptions request;
+  request.program = program;
+  request.target = options.target;
+  request.packageDir = options.kernelDir;
+  request.pool = &machine.threads();
+  request.cuda = machine.cuda();
+  if (Error e = toError(findKernel(spec, request, slot)))
+    return std::move(e);
   return slot.get();
 }
 
-/// Batches of copies, so that a rotation reads several times the cache, within
-/// the memory there is.
-Expected<int64_t> Bench::rotationsFor(const PoolShape &shape,
-                                      int64_t launchBytes, int64_t poolBytes) {
-  const int64_t budget = options.onGpu() ? machine.memoryBytes() / 8 * 5
-                                         : machine.memoryBytes() / 8;
+static int64_t memoryBudget(const Options &options, const Machine &machine) {
+  return options.onGpu() ? machine.memoryBytes() / 8 * 5
+                         : machine.memoryBytes() / 8;
+}
+
+static std::string doesNotFit(int64_t bytes, int64_t budget) {
+  return formatv("the batch takes {0} MB, expected at most {1} MB", bytes >> 20,
+                 budget >> 20)
+      .str();
+}
+
+Expected<int64_t> rotationsFor(const Options &options, const Machine &machine,
+                               int64_t launchBytes, int64_t poolBytes) {
+  const int64_t budget = memoryBudget(options, machine);
   const int64_t fit = budget / std::max<int64_t>(1, poolBytes);
   if (fit < 1)
-    return error("the batch takes {0} MB, expected at most {1} MB",
-                 poolBytes >> 20, budget >> 20);
+    return error("{0}", doesNotFit(poolBytes, budget));
+  if (options.emulated())
+    return 1;
   const int64_t wanted = (kCacheTimes * machine.cacheBytes() + launchBytes) /
                          std::max<int64_t>(1, launchBytes);
   const int64_t most = options.onGpu() ? 256 : 16;
   return std::min(fit, std::clamp<int64_t>(wanted, 2, most));
 }
 
+PoolShape Bench::shapeOf(int64_t tokens, int64_t batch,
+                         int64_t selectBlock) const {
+  PoolShape shape;
+  shape.spec = options.spec;
+  shape.spec.select_block = int32_t(selectBlock);
+  shape.kvHeads = options.kvHeads;
+  shape.batch = batch;
+  shape.lag = options.lag();
+  shape.lengths =
+      options.ragged
+          ? raggedLengths(options.ragged, tokens + options.tail)
+          : std::vector<int64_t>(size_t(batch), tokens + options.tail);
+  return shape;
+}
+
+std::string Bench::tooLarge(int64_t tokens, int64_t batch) const {
+  const int64_t bytes = Pool::splitBytes(shapeOf(tokens, batch, 128));
+  const int64_t budget = memoryBudget(options, machine);
+  return bytes > budget ? doesNotFit(bytes, budget) : "";
+}
+
 std::vector<int64_t> Bench::splitsToTry(DecodeKernel &kernel,
                                         const PoolShape &shape,
                                         SplitsMode mode) {
+  if (options.emulated()) // runs are too slow to try several
+    return {mode == SplitsMode::Fixed ? options.splits : 2};
   const int64_t tasks = machine.parallelTasks(kernel);
   if (planned(kernel)) {
     if (mode == SplitsMode::Fixed)
@@ -137,7 +182,10 @@ Error Bench::launchOnce(DecodeKernel &kernel, Pool &pool, int64_t splits,
     return e;
   if (Error e = pool.poison())
     return e;
-  if (Error e = toError(machine.run(kernel, pool.args(0, splits, withKept))))
+  ffdDecodeArgs args = pool.args(0, splits, withKept);
+  if (options.emulated())
+    args.workspace = nullptr; // the emulator has its own, with guard zones
+  if (Error e = toError(machine.run(kernel, args)))
     return e;
   return machine.wait();
 }
@@ -147,6 +195,10 @@ Expected<ProgramTiming> Bench::time(DecodeKernel &kernel, Pool &pool,
   const int64_t rotations = pool.shape().rotations;
   const int launches = int(rotations * ((8 + rotations - 1) / rotations));
   ProgramTiming result;
+  if (options.emulated()) {
+    result.best.splits = splitsToTry(kernel, pool.shape(), mode).front();
+    return result;
+  }
   for (int64_t splits : splitsToTry(kernel, pool.shape(), mode)) {
     if (Error e = reserve(kernel, pool, splits))
       return std::move(e);
@@ -191,52 +243,81 @@ Error Bench::measurePlan(Pool &pool, int64_t target, Point &point) {
   return Error::success();
 }
 
-Error Bench::measureSplit(PoolShape shape, Point &point) {
-  Expected<DecodeKernel *> kernel = find(Program::Decode, shape.spec);
-  if (!kernel)
-    return kernel.takeError();
-  point.kernel = (*kernel)->target();
-  if (options.onGpu())
-    if (Error e = toError(static_cast<CudaKernel *>(*kernel)->resources(
-            point.registers, point.localBytes)))
-      return e;
+Error Bench::prepareCache(const PoolShape &shape) {
+  if (cache && cacheSelectBlock == shape.spec.select_block)
+    return Error::success();
+  cache.reset();
+  cacheSelectBlock = shape.spec.select_block;
+  return makeSplitCache(shape, *sequence, options.contiguousPages,
+                        machine.threads(), cache);
+}
 
-  const SequenceOptions &source = sequence->options();
+Error makeSplitCache(const PoolShape &shape, const Sequence &sequence,
+                     bool contiguousPages, ThreadPool &threads,
+                     std::unique_ptr<SplitCache> &cache) {
+  const SequenceOptions &source = sequence.options();
   SplitCacheOptions request;
   request.spec = shape.spec;
   request.batch = request.kvBatch = 1;
   request.kvHeads = shape.kvHeads;
   request.tokens = source.tokens;
-  request.k = {sequence->k(), 0, shape.spec.head_dim,
+  request.k = {sequence.k(), 0, shape.spec.head_dim,
                source.tokens * shape.spec.head_dim};
-  request.v = {sequence->v(), 0, shape.spec.value_dim,
+  request.v = {sequence.v(), 0, shape.spec.value_dim,
                source.tokens * shape.spec.value_dim};
   request.lag = shape.lag;
-  request.pageSeed = options.contiguousPages ? 0 : 1;
-  std::unique_ptr<SplitCache> cache;
-  if (Error e = toError(SplitCache::create(request, machine.threads(), cache)))
-    return e;
+  request.pageSeed = contiguousPages ? 0 : 1;
+  return toError(SplitCache::create(request, threads, cache));
+}
 
-  Expected<int64_t> rotations =
-      rotationsFor(shape, shape.scanBytes(), Pool::splitBytes(shape));
+Error Bench::measureSplit(PoolShape shape, std::vector<Point> &points) {
+  Expected<DecodeKernel *> kernel = find(Program::Decode, shape.spec);
+  if (!kernel)
+    return kernel.takeError();
+  if (Error e = prepareCache(shape))
+    return e;
+  Expected<int64_t> rotations = rotationsFor(
+      options, machine, shape.scanBytes(), Pool::splitBytes(shape));
   if (!rotations)
     return rotations.takeError();
-  shape.rotations = point.rotations = *rotations;
+  shape.rotations = *rotations;
   Expected<std::unique_ptr<Pool>> pool = Pool::createSplit(
       shape, *sequence, *cache, options.contiguousPages, machine);
   if (!pool)
     return pool.takeError();
-  if (Error e = (*pool)->setDelta(options.delta))
+  for (Point &point : points) {
+    point.kernel = (*kernel)->target();
+    point.rotations = shape.rotations;
+    if (Error e = measureKeep(**kernel, **pool, point))
+      return e;
+  }
+  return Error::success();
+}
+
+Error Bench::measureKeep(DecodeKernel &kernel, Pool &pool, Point &point) {
+  const PoolShape &shape = pool.shape();
+  if (options.onGpu())
+    if (Error e = toError(static_cast<CudaKernel &>(kernel).resources(
+            point.registers, point.localBytes)))
+      return e;
+  const float infinite = std::numeric_limits<float>::infinity();
+  const float delta = point.keep >= 1 ? infinite : options.delta;
+  if (point.keep < 1 && options.keeps.size() > 1)
+    if (Error e = pool.setQueries(*sequence, point.keep))
+      return e;
+  if (Error e = pool.setDelta(delta))
     return e;
 
-  const int64_t splits = splitsToTry(**kernel, shape, SplitsMode::Auto).front();
+  const int64_t splits = splitsToTry(kernel, shape, SplitsMode::Auto).front();
   if (Error e = launchOnce(
-          **kernel, **pool,
+          kernel, pool,
           options.splitsMode == SplitsMode::Fixed ? options.splits : splits,
           /*withKept=*/true))
     return e;
-  Expected<CheckResult> check = checkSparse(
-      **pool, *sequence, *cache, options.delta, tolerant, machine.threads());
+  Expected<CheckResult> check =
+      checkSparse(pool, *sequence, *cache, delta, tolerant,
+                  /*rows=*/!options.grid || point.keep == options.keep(),
+                  machine.threads());
   if (!check)
     return check.takeError();
   point.check = *check;
@@ -244,18 +325,18 @@ Error Bench::measureSplit(PoolShape shape, Point &point) {
   point.bytes = check->bytes.total() + shape.outputBytes();
 
   Expected<ProgramTiming> decode =
-      time(**kernel, **pool,
+      time(kernel, pool,
            options.profileSplits ? SplitsMode::Sweep : options.splitsMode);
   if (!decode)
     return decode.takeError();
   point.decode = *decode;
-  if (planned(**kernel))
-    if (Error e = measurePlan(**pool, decode->best.splits, point))
+  if (planned(kernel))
+    if (Error e = measurePlan(pool, decode->best.splits, point))
       return e;
-  if (options.dense) {
-    if (Error e = (*pool)->setDelta(std::numeric_limits<float>::infinity()))
+  if (options.dense && !options.grid) {
+    if (Error e = pool.setDelta(infinite))
       return e;
-    Expected<ProgramTiming> all = time(**kernel, **pool, SplitsMode::Sweep);
+    Expected<ProgramTiming> all = time(kernel, pool, SplitsMode::Sweep);
     if (!all)
       return all.takeError();
     point.keepAll = *all;
@@ -278,8 +359,8 @@ Error Bench::measureExact(PoolShape shape, Point &point) {
     point.exactNote = toString(kernel.takeError());
     return Error::success();
   }
-  Expected<int64_t> rotations =
-      rotationsFor(shape, shape.denseBytes(), Pool::denseBytes(shape));
+  Expected<int64_t> rotations = rotationsFor(
+      options, machine, shape.denseBytes(), Pool::denseBytes(shape));
   if (!rotations) {
     point.exactNote = toString(rotations.takeError());
     return Error::success();
@@ -293,42 +374,46 @@ Error Bench::measureExact(PoolShape shape, Point &point) {
   if (Error e = launchOnce(**kernel, **pool, splits, /*withKept=*/false))
     return e;
   Expected<CheckResult> check =
-      checkExact(**pool, *sequence, tolerant, machine.threads());
+      checkExact(**pool, *sequence, tolerant,
+                 /*rows=*/!options.grid || point.tokens <= kGridCheckTokens,
+                 machine.threads());
   if (!check)
     return error("exact attention: {0}", toString(check.takeError()));
   point.exactNote = check->note;
-  Expected<ProgramTiming> exact = time(**kernel, **pool, SplitsMode::Sweep);
+  Expected<ProgramTiming> exact = time(
+      **kernel, **pool, options.grid ? SplitsMode::Auto : SplitsMode::Sweep);
   if (!exact)
     return exact.takeError();
   point.exact = exactTimes[{point.tokens, point.batch}] = *exact;
   return Error::success();
 }
 
-Expected<Point> Bench::measure(int64_t tokens, int64_t batch,
-                               int64_t selectBlock) {
+Error Bench::measure(int64_t tokens, int64_t batch, int64_t selectBlock,
+                     function_ref<void(Point)> sink) {
   if (Error e = prepareSequence(tokens))
-    return std::move(e);
-  PoolShape shape;
-  shape.spec = options.spec;
-  shape.spec.select_block = int32_t(selectBlock);
-  shape.kvHeads = options.kvHeads;
-  shape.batch = batch;
-  shape.lag = options.lag();
-  shape.lengths = options.ragged ? ragged
-                                 : std::vector<int64_t>(size_t(batch),
-                                                        tokens + options.tail);
-  Point point;
-  point.tokens = tokens;
-  point.batch = batch;
-  point.selectBlock = selectBlock;
-  for (int64_t length : shape.lengths)
-    point.visibleTokens += length;
-  if (Error e = measureSplit(shape, point))
-    return std::move(e);
-  if (options.dense)
-    if (Error e = measureExact(shape, point))
-      return std::move(e);
-  return point;
+    return e;
+  const PoolShape shape = shapeOf(tokens, batch, selectBlock);
+  std::vector<Point> points;
+  for (double keep : options.keeps) {
+    Point point;
+    point.spec = shape.spec;
+    point.tokens = tokens;
+    point.batch = batch;
+    point.selectBlock = selectBlock;
+    point.keep = keep;
+    for (int64_t length : shape.lengths)
+      point.visibleTokens += length;
+    points.push_back(std::move(point));
+  }
+  if (Error e = measureSplit(shape, points))
+    return e;
+  for (Point &point : points) {
+    if (options.dense)
+      if (Error e = measureExact(shape, point))
+        return e;
+    sink(std::move(point));
+  }
+  return Error::success();
 }
 
 } // namespace ffd::bench

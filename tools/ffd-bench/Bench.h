@@ -5,8 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Measures one (tokens, batch, selection block): makes the pool, checks a
-// launch, times it, and times the dense rivals on the same data.
+// Measures one (tokens, batch, selection block) of a shape with each keep
+// ratio: makes the pool, checks a launch, times it, and times the dense rivals
+// on the same data.
 //
 //===----------------------------------------------------------------------===//
 #ifndef FFD_TOOLS_FFDBENCH_BENCH_H
@@ -14,6 +15,7 @@
 
 #include "Check.h"
 
+#include <map>
 #include <optional>
 
 namespace ffd::bench {
@@ -31,7 +33,9 @@ struct ProgramTiming {
 };
 
 struct Point {
+  ffdSpec spec = {};
   int64_t tokens = 0, batch = 0, selectBlock = 0;
+  double keep = 0;                          ///< asked for; 1: everything
   int64_t rotations = 0, visibleTokens = 0; ///< of the whole batch
   std::string kernel;                       ///< its target
   int registers = 0, localBytes = 0;        ///< 0 on a CPU
@@ -48,19 +52,37 @@ struct Point {
   double rate() const { return double(bytes) / decode.best.timing.median; }
 };
 
+/// Batches of copies, so that a rotation reads several times the cache, within
+/// the memory there is; an error if not one batch fits.
+llvm::Expected<int64_t> rotationsFor(const Options &options,
+                                     const Machine &machine,
+                                     int64_t launchBytes, int64_t poolBytes);
+
+/// What the data of a shape is made of.
+SequenceOptions sequenceOptionsFor(const Options &options, int64_t tokens);
+
+/// Splits a whole sequence as `shape` says.
+llvm::Error makeSplitCache(const PoolShape &shape, const Sequence &sequence,
+                           bool contiguousPages, ThreadPool &threads,
+                           std::unique_ptr<SplitCache> &cache);
+
 class Bench {
 public:
+  /// `options` are those of one shape (Options::of) and outlive the object.
   Bench(const Options &options, Machine &machine, bool tolerant)
       : options(options), machine(machine), tolerant(tolerant) {}
 
-  llvm::Expected<Point> measure(int64_t tokens, int64_t batch,
-                                int64_t selectBlock);
+  /// One point per keep ratio, handed out when all are there.
+  llvm::Error measure(int64_t tokens, int64_t batch, int64_t selectBlock,
+                      llvm::function_ref<void(Point)> sink);
+  /// Why a batch does not fit the memory; empty if it does.
+  std::string tooLarge(int64_t tokens, int64_t batch) const;
 
 private:
+  PoolShape shapeOf(int64_t tokens, int64_t batch, int64_t selectBlock) const;
   llvm::Error prepareSequence(int64_t tokens);
+  llvm::Error prepareCache(const PoolShape &shape);
   llvm::Expected<DecodeKernel *> find(Program program, const ffdSpec &spec);
-  llvm::Expected<int64_t> rotationsFor(const PoolShape &shape,
-                                       int64_t launchBytes, int64_t poolBytes);
   std::vector<int64_t> splitsToTry(DecodeKernel &kernel, const PoolShape &shape,
                                    SplitsMode mode);
   /// Whether launches follow a plan.
@@ -71,7 +93,8 @@ private:
   llvm::Expected<ProgramTiming> time(DecodeKernel &kernel, Pool &pool,
                                      SplitsMode mode);
   llvm::Error measurePlan(Pool &pool, int64_t target, Point &point);
-  llvm::Error measureSplit(PoolShape shape, Point &point);
+  llvm::Error measureSplit(PoolShape shape, std::vector<Point> &points);
+  llvm::Error measureKeep(DecodeKernel &kernel, Pool &pool, Point &point);
   llvm::Error measureExact(PoolShape shape, Point &point);
 
   const Options &options;
@@ -79,9 +102,10 @@ private:
   bool tolerant; ///< a wrong result is a note
   std::unique_ptr<Sequence> sequence;
   int64_t sequenceTokens = -1;
-  std::vector<int64_t> ragged;
+  std::unique_ptr<SplitCache> cache; ///< of the sequence
+  int64_t cacheSelectBlock = 0;
   std::map<std::string, std::unique_ptr<DecodeKernel>> kernels;
-  /// Times of exact attention do not depend on the selection block.
+  /// Times of exact attention do not depend on selection block and keep ratio.
   std::map<std::pair<int64_t, int64_t>, ProgramTiming> exactTimes;
 };
 

@@ -214,7 +214,8 @@ static std::vector<int64_t> rowsToCheck(const Pool &pool) {
 
 Expected<CheckResult> checkSparse(const Pool &pool, const Sequence &sequence,
                                   const SplitCache &cache, float delta,
-                                  bool tolerant, ThreadPool &threads) {
+                                  bool tolerant, bool rows,
+                                  ThreadPool &threads) {
   const PoolShape &s = pool.shape();
   const Layout l = layoutOf(s.spec);
   std::vector<float> out, lse;
@@ -250,8 +251,11 @@ Expected<CheckResult> checkSparse(const Pool &pool, const Sequence &sequence,
     bytes.tail += tailTokens(s.spec, length, s.lag) * tokenBytes;
     bytes.dense += length * tokenBytes;
   }
-  bytes.kept = bytes.keptBlocks * s.spec.select_block *
-               (l.paddedHeadDim() + 2 * l.paddedValueDim());
+  bytes.kept =
+      bytes.keptBlocks * s.spec.select_block *
+      ((s.spec.no_residuals ? 0 : l.paddedHeadDim()) + 2 * l.paddedValueDim());
+  if (!rows)
+    return result;
 
   for (int64_t row : rowsToCheck(pool)) {
     RowCheck check(pool, sequence, row);
@@ -269,7 +273,8 @@ Expected<CheckResult> checkSparse(const Pool &pool, const Sequence &sequence,
 }
 
 Expected<CheckResult> checkExact(const Pool &pool, const Sequence &sequence,
-                                 bool tolerant, ThreadPool &threads) {
+                                 bool tolerant, bool rows,
+                                 ThreadPool &threads) {
   const PoolShape &s = pool.shape();
   std::vector<float> out, lse;
   if (Error e = pool.fetch(out, lse, nullptr))
@@ -277,10 +282,12 @@ Expected<CheckResult> checkExact(const Pool &pool, const Sequence &sequence,
   if (Error e = checkFinite(pool, out, lse))
     return std::move(e);
   CheckResult result;
-  std::vector<int64_t> rows = rowsToCheck(pool);
-  std::vector<CheckResult> each(rows.size());
-  threads.parallelFor(int64_t(rows.size()), [&](int64_t i) {
-    const int64_t row = rows[size_t(i)];
+  if (!rows)
+    return result;
+  std::vector<int64_t> checked = rowsToCheck(pool);
+  std::vector<CheckResult> each(checked.size());
+  threads.parallelFor(int64_t(checked.size()), [&](int64_t i) {
+    const int64_t row = checked[size_t(i)];
     RowCheck check(pool, sequence, row);
     check.scoreExact(0);
     check.compare(out.data() + row * s.spec.group * s.spec.value_dim,
@@ -294,6 +301,19 @@ Expected<CheckResult> checkExact(const Pool &pool, const Sequence &sequence,
   if (Error e = judge(result, tolerant))
     return std::move(e);
   return result;
+}
+
+Expected<double> errorToExact(const Pool &pool, const Sequence &sequence) {
+  std::vector<float> out, lse;
+  if (Error e = pool.fetch(out, lse, nullptr))
+    return std::move(e);
+  if (Error e = checkFinite(pool, out, lse))
+    return std::move(e);
+  RowCheck check(pool, sequence, 0);
+  check.scoreExact(0);
+  CheckResult result;
+  check.compare(out.data(), lse.data(), result);
+  return result.outError;
 }
 
 } // namespace ffd::bench

@@ -29,17 +29,20 @@ struct CheckResult {
 };
 
 /// An error if something is unwritten or not finite or o is far off. `delta` is
-/// what the launch used. If
-/// `tolerant`, a result that is far off is a note.
-llvm::Expected<CheckResult> checkSparse(const Pool &pool,
-                                        const Sequence &sequence,
-                                        const SplitCache &cache, float delta,
-                                        bool tolerant, ThreadPool &threads);
+/// what the launch used. If `tolerant`, a result that is far off is a note.
+/// Without `rows`, none is held against float64: only what was kept is counted.
+llvm::Expected<CheckResult>
+checkSparse(const Pool &pool, const Sequence &sequence, const SplitCache &cache,
+            float delta, bool tolerant, bool rows, ThreadPool &threads);
 
 /// The same for exact attention.
 llvm::Expected<CheckResult> checkExact(const Pool &pool,
                                        const Sequence &sequence, bool tolerant,
-                                       ThreadPool &threads);
+                                       bool rows, ThreadPool &threads);
+
+/// The relative error of o of the first row to exact attention over all tokens:
+/// what a selection costs in accuracy. An error if it is not finite.
+llvm::Expected<double> errorToExact(const Pool &pool, const Sequence &sequence);
 
 } // namespace ffd::bench
 

@@ -217,6 +217,8 @@ Error Machine::openDevice() {
 }
 
 std::string Machine::name() const {
+  if (options.emulated())
+    return options.arch + ", emulated, without times";
   if (context)
     return context->device().name + " (" + context->device().arch() + ", " +
            std::to_string(context->device().multiprocessors) + " SMs)";
@@ -295,6 +297,8 @@ Expected<Timing> Machine::time(int launches, int runs,
 }
 
 Expected<Timing> Machine::timeRead(int64_t bytes) {
+  if (options.emulated())
+    return Timing();
   if (bytes > readBytes) { // at that size the time is proportional to it
     Expected<Timing> whole = timeRead(readBytes);
     if (!whole)
@@ -345,6 +349,8 @@ Expected<Timing> Machine::timeRead(int64_t bytes) {
 }
 
 Error Machine::measurePeak() {
+  if (options.emulated())
+    return Error::success();
   if (!context) {
     Expected<run::Bandwidth> bandwidth = run::measureReadBandwidth(pool);
     if (!bandwidth)
@@ -368,6 +374,8 @@ Error Machine::measurePeak() {
 }
 
 Expected<Timing> Machine::timeEmpty() {
+  if (options.emulated())
+    return Timing();
   if (!context)
     return time(64, options.reps, [&](int) {
       pool.parallelFor(pool.threads(), [](int64_t) {});

@@ -65,7 +65,7 @@ static Error put(Memory &memory, Machine &machine, const char *what,
   return memory.upload(data.data(), bytes);
 }
 
-Error Pool::createCommon(const Sequence &sequence) {
+Error Pool::setQueries(const Sequence &sequence, double keep) {
   const PoolShape &s = poolShape;
   int64_t perSequence = s.kvHeads * s.spec.group * s.spec.head_dim;
   hostQ.resize(size_t(s.sequences() * perSequence));
@@ -79,16 +79,20 @@ Error Pool::createCommon(const Sequence &sequence) {
         repeats[size_t(i)] = j;
   machine.threads().parallelFor(s.sequences(), [&](int64_t i) {
     if (repeats[size_t(i)] < 0)
-      sequence.queries(int(i % variants), s.lengths[size_t(i % s.batch)],
+      sequence.queries(int(i % variants), s.lengths[size_t(i % s.batch)], keep,
                        hostQ.data() + i * perSequence);
   });
   for (int64_t i = 0; i < s.sequences(); ++i)
     if (int64_t from = repeats[size_t(i)]; from >= 0)
       std::copy_n(hostQ.data() + from * perSequence, perSequence,
                   hostQ.data() + i * perSequence);
-  if (Error e = put(q, machine, "queries", hostQ))
-    return e;
+  return put(q, machine, "queries", hostQ);
+}
 
+Error Pool::createCommon(const Sequence &sequence) {
+  const PoolShape &s = poolShape;
+  if (Error e = setQueries(sequence, sequence.options().keep))
+    return e;
   std::vector<int32_t> visible;
   for (int64_t i = 0; i < s.sequences(); ++i)
     visible.push_back(int32_t(s.lengths[size_t(i % s.batch)]));

@@ -68,6 +68,8 @@ public:
   /// Whether the plan in device memory is what the host makes of the lengths.
   llvm::Expected<bool> planIsRight(int64_t target) const;
   llvm::Error setDelta(float delta);
+  /// Queries that keep the share `keep` of the blocks.
+  llvm::Error setQueries(const Sequence &sequence, double keep);
   /// The arguments of launch `i`; the kept mask only if asked for.
   ffdDecodeArgs args(int64_t i, int64_t splits, bool withKept = false) const;
 

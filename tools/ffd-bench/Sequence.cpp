@@ -302,7 +302,8 @@ Sequence::generate(const SequenceOptions &options, ThreadPool &pool) {
   return std::move(result);
 }
 
-void Sequence::queries(int variant, int64_t length, uint16_t *q) const {
+void Sequence::queries(int variant, int64_t length, double keep,
+                       uint16_t *q) const {
   const SequenceOptions &o = settings;
   int64_t dim = o.spec.head_dim, group = o.spec.group;
   int64_t all = o.tokens / kBlock;
@@ -328,7 +329,7 @@ void Sequence::queries(int variant, int64_t length, uint16_t *q) const {
       }
       std::sort(gaps.begin(), gaps.end());
       int64_t count =
-          std::clamp<int64_t>(std::llround(o.keep * double(blocks)), 1, blocks);
+          std::clamp<int64_t>(std::llround(keep * double(blocks)), 1, blocks);
       double inside = std::max(gaps[size_t(count - 1)], 0.0);
       double edge =
           count < blocks ? (inside + gaps[size_t(count)]) / 2 : inside * 1.1;

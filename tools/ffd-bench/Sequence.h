@@ -33,7 +33,7 @@ struct SequenceOptions {
   int64_t lag = 0;
   std::vector<int64_t> lengths; ///< prefixes that have a local window
   int variants = 1;             ///< different queries
-  double keep = 0.064;
+  double keep = 0.064;          ///< share of blocks with heavy hitters
   float delta = 5;
   uint64_t seed = 1;
 };
@@ -52,9 +52,9 @@ public:
     return values.as<uint16_t>() +
            (head * settings.tokens + token) * settings.spec.value_dim;
   }
-  /// Writes [kvHeads * group][head_dim] elements: queries that keep the wanted
-  /// share of the first `length` tokens.
-  void queries(int variant, int64_t length, uint16_t *q) const;
+  /// Writes [kvHeads * group][head_dim] elements: queries that keep the share
+  /// `keep` of the blocks of the first `length` tokens.
+  void queries(int variant, int64_t length, double keep, uint16_t *q) const;
 
   const SequenceOptions &options() const { return settings; }
 

@@ -19,12 +19,13 @@
 #include "llvm/Support/Program.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <algorithm>
+
 using namespace llvm;
 
 namespace ffd::bench {
 
 static constexpr char kScript[] = "torch_sdpa.py";
-static constexpr unsigned kSecondsAllowed = 300;
 
 std::pair<std::string, double> TorchResult::best(int64_t tokens,
                                                  int64_t batch) const {
@@ -38,18 +39,15 @@ std::pair<std::string, double> TorchResult::best(int64_t tokens,
   return found;
 }
 
-/// Next to the program, or where the source has it.
-static std::string findScript(const Options &options) {
-  if (!options.torchScript.empty())
-    return options.torchScript;
+std::string findScript(const Options &options, const char *name) {
   static int anchor;
   std::string program =
       sys::fs::getMainExecutable(options.program.c_str(), &anchor);
   SmallString<256> beside(sys::path::parent_path(program));
-  sys::path::append(beside, kScript);
+  sys::path::append(beside, name);
   if (sys::fs::exists(beside))
     return beside.str().str();
-  return std::string("tools/ffd-bench/") + kScript;
+  return std::string("tools/ffd-bench/") + name;
 }
 
 static void writeRequest(const Options &options, raw_ostream &os) {
@@ -101,14 +99,16 @@ static void readReply(StringRef text, TorchResult &result) {
   }
 }
 
-TorchResult runTorch(const Options &options) {
+TorchResult runTorch(const Options &options, double seconds) {
   TorchResult result;
   if (options.ragged) {
     result.note = "PyTorch's attention takes no ragged batch";
     return result;
   }
   ErrorOr<std::string> python = sys::findProgramByName(options.python);
-  std::string script = findScript(options);
+  std::string script = options.torchScript.empty()
+                           ? findScript(options, kScript)
+                           : options.torchScript;
   if (!python) {
     result.note = "'" + options.python + "' is not found";
     return result;
@@ -131,10 +131,11 @@ TorchResult runTorch(const Options &options) {
   }
   std::string message;
   bool failed = false;
-  int code = sys::ExecuteAndWait(
-      *python, {*python, script, request, reply}, /*Env=*/std::nullopt,
-      {std::nullopt, StringRef(log), StringRef(log)}, kSecondsAllowed,
-      /*MemoryLimit=*/0, &message, &failed);
+  int code = sys::ExecuteAndWait(*python, {*python, script, request, reply},
+                                 /*Env=*/std::nullopt,
+                                 {std::nullopt, StringRef(log), StringRef(log)},
+                                 std::max(1u, unsigned(seconds)),
+                                 /*MemoryLimit=*/0, &message, &failed);
   ErrorOr<std::unique_ptr<MemoryBuffer>> text = MemoryBuffer::getFile(reply);
   // Whatever it wrote before it ended counts.
   if (text && !(*text)->getBuffer().empty()) {

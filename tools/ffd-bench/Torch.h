@@ -30,7 +30,12 @@ struct TorchResult {
   std::pair<std::string, double> best(int64_t tokens, int64_t batch) const;
 };
 
-TorchResult runTorch(const Options &options);
+/// `seconds`: how long the child process may take.
+TorchResult runTorch(const Options &options, double seconds);
+
+/// The path of a script of this tool: next to the program, or where the source
+/// has it.
+std::string findScript(const Options &options, const char *name);
 
 } // namespace ffd::bench
 

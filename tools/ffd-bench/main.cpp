@@ -5,14 +5,17 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// ffd-bench times the generated decode kernels over a grid of contexts and
-// batches on synthetic data with a known keep ratio, next to a plain read of
-// the same size and to dense attention, ours and PyTorch's. Options and flow;
-// the parts are in the files next to this one.
+// ffd-bench times the generated decode kernels over a grid of shapes, contexts
+// and batches on synthetic data with known keep ratios, next to a plain read of
+// the same size and to dense attention, ours and PyTorch's; or it makes one of
+// the paper's tables. The flow; the parts are in the files next to this one.
 //
 //===----------------------------------------------------------------------===//
 
+#include "ParseOptions.h"
+#include "Plot.h"
 #include "Report.h"
+#include "Tables.h"
 
 #include "../ffd-run/Errors.h"
 
@@ -23,7 +26,7 @@
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/raw_ostream.h"
 
-#include <cmath>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <new>
@@ -34,278 +37,148 @@ using namespace ffd::bench;
 using ffd::run::error;
 
 //===----------------------------------------------------------------------===//
-// Options
-//===----------------------------------------------------------------------===//
-
-static cl::OptionCategory category("ffd-bench options");
-
-static cl::opt<std::string> targetOpt("target", cl::cat(category),
-                                      cl::init("cpu"),
-                                      cl::value_desc("cpu|cuda"),
-                                      cl::desc("Where to run (default cpu)"));
-static cl::list<std::string>
-    tokensOpt("tokens", cl::cat(category), cl::CommaSeparated,
-              cl::value_desc("n,..."),
-              cl::desc("Contexts, before the tail (default 4096)"));
-static cl::list<std::string> batchOpt("batch", cl::cat(category),
-                                      cl::CommaSeparated,
-                                      cl::value_desc("n,..."),
-                                      cl::desc("Sequences (default 1)"));
-static cl::list<std::string>
-    selectOpt("select-block", cl::cat(category), cl::CommaSeparated,
-              cl::value_desc("n,..."),
-              cl::desc("Tokens kept or skipped together: 16, 32, 64 or 128 "
-                       "(default 16)"));
-static cl::opt<int> headDimOpt("head-dim", cl::cat(category), cl::init(128),
-                               cl::value_desc("n"),
-                               cl::desc("Dimension of K (default 128)"));
-static cl::opt<int> valueDimOpt("value-dim", cl::cat(category), cl::init(0),
-                                cl::value_desc("n"),
-                                cl::desc("Dimension of V (default: of K)"));
-static cl::opt<int> groupOpt("group", cl::cat(category), cl::init(4),
-                             cl::value_desc("n"),
-                             cl::desc("Query heads per kv head (default 4)"));
-static cl::opt<int> kvHeadsOpt("kv-heads", cl::cat(category), cl::init(8),
-                               cl::value_desc("n"),
-                               cl::desc("Heads of K and V (default 8)"));
-static cl::opt<std::string> kvTypeOpt("kv-type", cl::cat(category),
-                                      cl::init("f16"),
-                                      cl::value_desc("f16|bf16"),
-                                      cl::desc("Element type (default f16)"));
-static cl::opt<int> scanBitsOpt("scan-bits", cl::cat(category), cl::init(2),
-                                cl::value_desc("2|4|8"),
-                                cl::desc("Bits of a thumbnail code (default "
-                                         "2)"));
-static cl::opt<double>
-    keepOpt("keep", cl::cat(category), cl::init(0.064), cl::value_desc("x"),
-            cl::desc("Share of the 128-token blocks that the queries keep "
-                     "(default 0.064)"));
-static cl::opt<double>
-    deltaOpt("delta", cl::cat(category), cl::init(5), cl::value_desc("d"),
-             cl::desc("Threshold, natural-log units (default 5)"));
-static cl::opt<int> tailOpt("tail", cl::cat(category), cl::init(64),
-                            cl::value_desc("n"),
-                            cl::desc("16-bit tokens after the committed ones "
-                                     "(default 64)"));
-static cl::opt<int>
-    raggedOpt("ragged", cl::cat(category), cl::init(0), cl::value_desc("n"),
-              cl::desc("Instead of --batch: n sequences with lengths from 1024 "
-                       "to --tokens, most of them short"));
-static cl::opt<std::string>
-    splitsOpt("splits", cl::cat(category), cl::init("auto"),
-              cl::value_desc("auto|sweep|n"),
-              cl::desc("Pieces to cut a sequence into: as the runtime does, "
-                       "the best of several, or that many (default auto)"));
-static cl::opt<bool> profileOpt("profile-splits", cl::cat(category),
-                                cl::desc("Print the time of every choice of "
-                                         "--splits=sweep"));
-static cl::opt<bool>
-    denseOpt("dense", cl::cat(category),
-             cl::desc("Time dense attention too: ours over 16-bit K and V, and "
-                      "FFD with delta inf"));
-static cl::opt<std::string>
-    againstOpt("against", cl::cat(category), cl::value_desc("torch"),
-               cl::desc("Time PyTorch's attention too, in a child process"));
-static cl::opt<bool> launchOpt("launch-only", cl::cat(category),
-                               cl::desc("Only the read peak and an empty "
-                                        "launch"));
-static cl::opt<std::string>
-    pagesOpt("pages", cl::cat(category), cl::init("shuffled"),
-             cl::value_desc("shuffled|contiguous"),
-             cl::desc("Order of a sequence's pages in memory (default "
-                      "shuffled)"));
-static cl::opt<std::string> jsonOpt("json", cl::cat(category),
-                                    cl::value_desc("file"),
-                                    cl::desc("Write everything as JSON; '-' "
-                                             "is the standard output"));
-static cl::opt<int> repsOpt("reps", cl::cat(category), cl::init(21),
-                            cl::value_desc("n"),
-                            cl::desc("Runs to take the median of (default "
-                                     "21)"));
-static cl::opt<int> threadsOpt("threads", cl::cat(category), cl::init(0),
-                               cl::value_desc("n"),
-                               cl::desc("Host threads (default 0: all cores)"));
-static cl::opt<bool>
-    noCheckOpt("no-check", cl::cat(category),
-               cl::desc("A result that is far off is a note, not an error"));
-static cl::opt<std::string>
-    kernelDirOpt("kernel-dir", cl::cat(category), cl::value_desc("folder"),
-                 cl::desc("Folder of compiled kernels (.ffdk); what it lacks "
-                          "is compiled on the spot if the compiler is there"));
-static cl::opt<std::string> pythonOpt("python", cl::cat(category),
-                                      cl::init("python3"),
-                                      cl::value_desc("program"),
-                                      cl::desc("Python with PyTorch (default "
-                                               "python3)"));
-static cl::opt<std::string>
-    torchScriptOpt("torch-script", cl::cat(category), cl::value_desc("file"),
-                   cl::desc("torch_sdpa.py (default: next to the program)"));
-
-//===----------------------------------------------------------------------===//
-// Checking them
-//===----------------------------------------------------------------------===//
-
-static Error expectOneOf(StringRef option, StringRef value,
-                         ArrayRef<StringRef> choices) {
-  if (is_contained(choices, value))
-    return Error::success();
-  return error("option --{0} is '{1}', expected {2}", option, value,
-               join(choices, " or "));
-}
-
-static Error expectRange(StringRef option, int64_t value, int64_t least,
-                         int64_t most) {
-  if (value >= least && value <= most)
-    return Error::success();
-  return error("option --{0} is {1}, expected {2} to {3}", option, value, least,
-               most);
-}
-
-static Error parseList(StringRef option, ArrayRef<std::string> texts,
-                       int64_t fallback, int64_t most,
-                       std::vector<int64_t> &values) {
-  for (const std::string &text : texts) {
-    int64_t value = 0;
-    if (StringRef(text).getAsInteger(10, value) || value < 1 || value > most)
-      return error("option --{0} has the value '{1}', expected 1 to {2}",
-                   option, text, most);
-    values.push_back(value);
-  }
-  if (values.empty())
-    values.push_back(fallback);
-  return Error::success();
-}
-
-static Error parseSplits(Options &options) {
-  StringRef text = splitsOpt;
-  if (text == "auto")
-    return Error::success();
-  if (text == "sweep") {
-    options.splitsMode = SplitsMode::Sweep;
-    return Error::success();
-  }
-  options.splitsMode = SplitsMode::Fixed;
-  if (text.getAsInteger(10, options.splits) || options.splits < 1 ||
-      options.splits > 1024)
-    return error("option --splits is '{0}', expected auto, sweep or 1 to 1024",
-                 text);
-  return Error::success();
-}
-
-static Error parseOptions(Options &o) {
-  if (Error e = expectOneOf("target", targetOpt, {"cpu", "cuda"}))
-    return e;
-  if (Error e = expectOneOf("kv-type", kvTypeOpt, {"f16", "bf16"}))
-    return e;
-  if (Error e = expectOneOf("pages", pagesOpt, {"shuffled", "contiguous"}))
-    return e;
-  if (!againstOpt.empty())
-    if (Error e = expectOneOf("against", againstOpt, {"torch"}))
-      return e;
-  if (!againstOpt.empty() && targetOpt != "cuda")
-    return error("option --against is '{0}' with --target={1}, expected "
-                 "--target=cuda",
-                 againstOpt.getValue(), targetOpt.getValue());
-  if (Error e = parseList("tokens", tokensOpt, 4096, 1 << 24, o.tokens))
-    return e;
-  if (Error e = parseList("batch", batchOpt, 1, 4096, o.batches))
-    return e;
-  if (Error e = parseList("select-block", selectOpt, 16, 128, o.selectBlocks))
-    return e;
-  for (auto [name, value, least, most] :
-       {std::tuple("kv-heads", kvHeadsOpt.getValue(), 1, 1024),
-        std::tuple("tail", tailOpt.getValue(), 0, 1 << 20),
-        std::tuple("ragged", raggedOpt.getValue(), 0, 4096),
-        std::tuple("reps", repsOpt.getValue(), 1, 100000),
-        std::tuple("threads", threadsOpt.getValue(), 0, 4096)})
-    if (Error e = expectRange(name, value, least, most))
-      return e;
-  if (raggedOpt && batchOpt.getNumOccurrences())
-    return error("options --ragged and --batch are both given, expected one");
-  if (!(keepOpt > 0) || keepOpt > 1)
-    return error("option --keep is {0}, expected a number above 0, at most 1",
-                 keepOpt.getValue());
-  if (!(deltaOpt >= 0))
-    return error("option --delta is {0}, expected a number from 0 to inf",
-                 deltaOpt.getValue());
-  if (Error e = parseSplits(o))
-    return e;
-
-  o.spec.head_dim = headDimOpt;
-  o.spec.value_dim = valueDimOpt ? valueDimOpt : headDimOpt;
-  o.spec.group = groupOpt;
-  o.spec.element = kvTypeOpt == "bf16" ? FFD_BF16 : FFD_F16;
-  o.spec.scan_bits = scanBitsOpt;
-  o.spec.quant_block = 128;
-  for (int64_t select : o.selectBlocks) {
-    o.spec.select_block = int32_t(select);
-    if (Error e = run::toError(checkSpec(o.spec)))
-      return e;
-  }
-  o.target = targetOpt;
-  o.kernelDir = kernelDirOpt;
-  o.kvHeads = kvHeadsOpt;
-  o.tail = tailOpt;
-  o.ragged = raggedOpt;
-  if (o.ragged)
-    o.batches = {o.ragged};
-  o.keep = keepOpt;
-  o.delta = float(deltaOpt);
-  o.profileSplits = profileOpt;
-  o.dense = denseOpt;
-  o.torch = !againstOpt.empty();
-  o.launchOnly = launchOpt;
-  o.contiguousPages = pagesOpt == "contiguous";
-  o.reps = repsOpt;
-  o.threads = threadsOpt;
-  o.python = pythonOpt;
-  o.torchScript = torchScriptOpt;
-  return Error::success();
-}
-
-//===----------------------------------------------------------------------===//
 // Flow
 //===----------------------------------------------------------------------===//
 
-static Error writeJson(const Report &report) {
-  if (jsonOpt.empty())
+static Error writeFile(const Options &options,
+                       function_ref<void(raw_ostream &)> print) {
+  if (options.json.empty())
     return Error::success();
   std::error_code ec;
-  raw_fd_ostream os(jsonOpt, ec);
+  raw_fd_ostream os(options.json, ec);
   if (ec)
-    return error("cannot write '{0}': {1}", jsonOpt.getValue(), ec.message());
-  report.printJson(os);
+    return error("cannot write '{0}': {1}", options.json, ec.message());
+  print(os);
   return Error::success();
 }
 
-/// Measures all points. One that fails is reported, and the others go on.
-static Error runPoints(const Options &options, Machine &machine, Report &report,
-                       raw_ostream &os) {
-  Bench bench(options, machine, noCheckOpt);
-  int failed = 0;
+static Error writeJson(const Options &options, const Report &report) {
+  return writeFile(options, [&](raw_ostream &os) { report.printJson(os); });
+}
+
+static constexpr double kRivalSeconds = 300;
+
+namespace {
+/// How far a run is: a line now and then, and the time that is allowed.
+class Progress {
+public:
+  Progress(const Options &options, int64_t points)
+      : options(options), points(points) {}
+
+  double seconds() const {
+    std::chrono::duration<double> passed =
+        std::chrono::steady_clock::now() - start;
+    return passed.count();
+  }
+  bool outOfTime() const {
+    return options.secondsAllowed > 0 && seconds() > options.secondsAllowed;
+  }
+  /// Half of what is left of the time, for the rivals of one shape.
+  double secondsForRivals() const {
+    return options.secondsAllowed > 0
+               ? std::min(kRivalSeconds,
+                          (options.secondsAllowed - seconds()) / 2)
+               : kRivalSeconds;
+  }
+  /// Points that are dealt with, measured or not.
+  void add(int64_t count) {
+    done += count;
+    if (options.grid)
+      errs() << formatv("ffd-bench: {0} of {1} points, {2:f0} s\n", done,
+                        points, seconds());
+  }
+
+private:
+  const Options &options;
+  int64_t points, done = 0;
+  std::chrono::steady_clock::time_point start =
+      std::chrono::steady_clock::now();
+};
+
+/// What became of the points of a run.
+struct Outcome {
+  int64_t points = 0, failed = 0, tooLarge = 0, late = 0;
+};
+} // namespace
+
+/// The points of one shape. One that fails is reported, and the others go on.
+static Error runShape(const Options &options, Machine &machine, Report &report,
+                      Progress &progress, Outcome &outcome, raw_ostream &os) {
+  const int64_t keeps = int64_t(options.keeps.size());
+  if (progress.outOfTime()) {
+    outcome.late +=
+        keeps * int64_t(options.tokens.size() * options.batches.size() *
+                        options.selectBlocks.size());
+    return Error::success();
+  }
+  Bench bench(options, machine, options.tolerant);
+  double written = progress.seconds();
+  if (options.torch)
+    report.setTorch(options.spec,
+                    runTorch(options, progress.secondsForRivals()));
+  report.printShape(options, os);
   for (int64_t tokens : options.tokens)
     for (int64_t batch : options.batches)
       for (int64_t select : options.selectBlocks) {
-        Expected<Point> point = bench.measure(tokens, batch, select);
-        if (!point) {
-          ++failed;
-          errs() << "ffd-bench: error: tokens " << tokens << ", batch " << batch
-                 << ", selection block " << select << ": "
-                 << toString(point.takeError()) << "\n";
+        if (progress.outOfTime()) {
+          outcome.late += keeps;
           continue;
         }
-        report.add(std::move(*point));
-        report.printLast(os);
+        std::string where =
+            formatv("tokens {0}, batch {1}, selection block {2}", tokens, batch,
+                    select);
+        std::string large =
+            options.grid ? bench.tooLarge(tokens, batch) : std::string();
+        if (!large.empty()) {
+          outcome.tooLarge += keeps;
+          os << "    left out: " << where << ": " << large << "\n";
+          progress.add(keeps);
+          continue;
+        }
+        Error failed = bench.measure(tokens, batch, select, [&](Point point) {
+          report.add(std::move(point));
+          report.printLast(os);
+        });
+        if (failed) {
+          outcome.failed += keeps;
+          errs() << "ffd-bench: error: " << where << ": "
+                 << toString(std::move(failed)) << "\n";
+        }
+        progress.add(keeps);
         // Points that are measured survive whatever happens to the next.
-        if (jsonOpt != "-")
-          if (Error e = writeJson(report))
+        if (options.json != "-" &&
+            (!options.grid || progress.seconds() - written > 5)) {
+          written = progress.seconds();
+          if (Error e = writeJson(options, report))
             return e;
+        }
       }
+  return Error::success();
+}
+
+static Error runPoints(const Options &options, Machine &machine, Report &report,
+                       raw_ostream &os) {
+  Outcome outcome;
+  outcome.points = int64_t(options.headDims.size() * options.groups.size() *
+                           options.tokens.size() * options.batches.size() *
+                           options.selectBlocks.size() * options.keeps.size());
+  Progress progress(options, outcome.points);
+  for (int64_t headDim : options.headDims)
+    for (int64_t group : options.groups)
+      if (Error e = runShape(options.of(headDim, group), machine, report,
+                             progress, outcome, os))
+        return e;
   report.printNotes(os);
-  if (failed)
-    return error("{0} of {1} points could not be measured", failed,
-                 options.tokens.size() * options.batches.size() *
-                     options.selectBlocks.size());
+  if (outcome.tooLarge)
+    os << "note: " << outcome.tooLarge << " of " << outcome.points
+       << " points do not fit the memory\n";
+  if (outcome.late)
+    os << "note: " << outcome.late << " of " << outcome.points
+       << " points were not measured within "
+       << formatv("{0:f0}", options.secondsAllowed) << " s\n";
+  if (outcome.failed)
+    return error("{0} of {1} points could not be measured", outcome.failed,
+                 outcome.points);
   return Error::success();
 }
 
@@ -319,10 +192,8 @@ static Error runTool(std::string program, std::string command) {
   if (!machine)
     return machine.takeError();
   Report report(options, **machine, std::move(command));
-  if (Error e = writeJson(report)) // before the work, not after it
+  if (Error e = writeJson(options, report)) // before the work, not after it
     return e;
-  if (options.torch && !options.launchOnly)
-    report.setTorch(runTorch(options));
   if (Error e = (*machine)->measurePeak())
     return e;
   Expected<Timing> empty = (*machine)->timeEmpty();
@@ -330,12 +201,23 @@ static Error runTool(std::string program, std::string command) {
     return empty.takeError();
   report.setEmpty(*empty);
 
-  raw_ostream &os = jsonOpt == "-" ? errs() : outs();
+  raw_ostream &os = options.json == "-" ? errs() : outs();
   report.printHead(os);
-  Error result = options.launchOnly ? Error::success()
-                                    : runPoints(options, **machine, report, os);
-  if (Error e = writeJson(report))
-    return joinErrors(std::move(result), std::move(e));
+  if (options.launchOnly)
+    return writeJson(options, report);
+  if (options.table != Table::None) {
+    Expected<TableResult> table = makeTable(options, **machine, os);
+    if (!table)
+      return table.takeError();
+    return writeFile(
+        options, [&](raw_ostream &to) { report.printTableJson(*table, to); });
+  }
+  Error result = runPoints(options, **machine, report, os);
+  if (Error e = writeJson(options, report))
+    result = joinErrors(std::move(result), std::move(e));
+  if (!options.plot.empty())
+    if (Error e = plot(options, report))
+      result = joinErrors(std::move(result), std::move(e));
   return result;
 }
 
@@ -345,7 +227,7 @@ int main(int argc, char **argv) {
     std::fputs("ffd-bench: error: out of memory\n", stderr);
     std::_Exit(1);
   });
-  cl::HideUnrelatedOptions(category);
+  cl::HideUnrelatedOptions(optionCategory);
   cl::SetVersionPrinter([](raw_ostream &os) {
     os << "ffd-bench, kernel ABI " << FFD_ABI_VERSION << "\n";
   });

@@ -3,8 +3,9 @@
 """Draws time against context from the JSON of ffd-bench, one panel per batch, as
 the FFD paper's Figure 3 does: plot.py bench.json [more.json ...] -o figure.svg.
 
-The format follows the name of the output. SVG needs nothing but Python; other
-formats need matplotlib."""
+Of reports with several head dims or groups it draws the first, or those that
+--head-dim and --group name. The format follows the name of the output. SVG needs
+nothing but Python; other formats need matplotlib."""
 
 from __future__ import annotations
 
@@ -18,23 +19,39 @@ COLORS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e3
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 420, 320, 60, 12, 30, 44
 
 
-def curves(reports: list[dict]) -> dict[int, dict[str, list[tuple[float, float]]]]:
-    """{batch: {label: [(tokens, microseconds)]}}, each sorted by tokens."""
+def shape_of(report: dict, point: dict) -> tuple[int, int]:
+    """Head dim and group; reports of one shape may have them in the settings only."""
+    settings = report["settings"]
+    return point.get("head_dim", settings["head_dim"]), point.get("group", settings["group"])
+
+
+def curves(reports: list[dict], shape: tuple[int, int]) -> dict[int, dict[str, list[tuple[float, float]]]]:
+    """{batch: {label: [(tokens, microseconds)]}} of a shape, each sorted by tokens."""
     found: dict[int, dict[str, dict[int, float]]] = {}
 
-    def add(point: dict, label: str, seconds: float) -> None:
-        labels = found.setdefault(point["batch"], {})
-        labels.setdefault(label, {})[point["tokens"]] = seconds * 1e6
+    def add(point: dict, label: str, seconds: float | None) -> None:
+        if seconds:  # an emulated kernel has none
+            labels = found.setdefault(point["batch"], {})
+            labels.setdefault(label, {})[point["tokens"]] = seconds * 1e6
 
-    for report in reports:
-        for point in report["points"]:
-            add(point, f"FFD, blocks of {point['select_block']}", point["decode"]["median"])
-            if "all" in point:
-                add(point, "FFD, everything kept", point["all"]["median"])
-            if "exact" in point:
-                add(point, "exact, 16 bit", point["exact"]["median"])
-            if point.get("torch"):
-                add(point, "PyTorch, best backend", min(point["torch"].values()))
+    points = [p for r in reports for p in r["points"] if shape_of(r, p) == shape]
+    keeps = {p.get("keep") for p in points}
+    selects = {p["select_block"] for p in points}
+    for point in points:
+        parts = ["FFD"]
+        if point.get("keep") == 1:
+            parts.append("everything kept")
+        elif len(keeps) > 1:
+            parts.append(f"{100 * point['keep']:g} % kept")
+        if len(selects) > 1 or len(keeps) == 1:
+            parts.append(f"blocks of {point['select_block']}")
+        add(point, ", ".join(parts), point["decode"]["median"])
+        if "all" in point:
+            add(point, "FFD, everything kept", point["all"]["median"])
+        if "exact" in point:
+            add(point, "exact, 16 bit", point["exact"]["median"])
+        if point.get("torch"):
+            add(point, "PyTorch, best backend", min(point["torch"].values()))
     return {batch: {label: sorted(times.items()) for label, times in labels.items()}
             for batch, labels in sorted(found.items())}
 
@@ -46,10 +63,12 @@ def short(tokens: float) -> str:
     return f"{tokens:g}"
 
 
-def title(report: dict) -> str:
+def title(report: dict, shape: tuple[int, int]) -> str:
     s, machine = report["settings"], report["machine"]
-    return (f"{machine['name']}: d = {s['head_dim']}, {s['kv_heads']} kv heads, group {s['group']}, "
-            f"{s['element']}, keep {s['keep']:g}, {report['date'][:10]}")
+    keeps = {p.get("keep") for p in report["points"]}
+    keep = f", keep {s['keep']:g}" if len(keeps) == 1 else ""
+    return (f"{machine['name']}: d = {shape[0]}, {s['kv_heads']} kv heads, group {shape[1]}, "
+            f"{s['element']}{keep}, {report['date'][:10]}")
 
 
 def svg_panel(x0: float, batch: int, labels: dict, colors: dict[str, str]) -> list[str]:
@@ -127,6 +146,8 @@ def main() -> None:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("reports", nargs="+", help="JSON files of ffd-bench")
     parser.add_argument("-o", "--output", required=True, help="figure.svg, figure.png ...")
+    parser.add_argument("--head-dim", type=int, help="of the points to draw (default: the first)")
+    parser.add_argument("--group", type=int, help="of the points to draw (default: the first)")
     args = parser.parse_args()
     reports = []
     for path in args.reports:
@@ -135,11 +156,13 @@ def main() -> None:
                 reports.append(json.load(file))
         except (OSError, ValueError) as problem:
             sys.exit(f"plot.py: error: cannot read '{path}': {problem}")
-    panels = curves(reports)
+    shapes = dict.fromkeys(shape_of(r, p) for r in reports for p in r["points"])
+    wanted = [s for s in shapes if args.head_dim in (None, s[0]) and args.group in (None, s[1])]
+    panels = curves(reports, wanted[0]) if wanted else {}
     if not panels:
-        sys.exit("plot.py: error: the reports hold no points")
+        sys.exit("plot.py: error: the reports hold no such points with times")
     write = write_svg if args.output.endswith(".svg") else write_matplotlib
-    write(args.output, title(reports[0]), panels)
+    write(args.output, title(reports[0], wanted[0]), panels)
 
 
 if __name__ == "__main__":

@@ -100,12 +100,13 @@ static Status loadLibrary(Library &library) {
 
 Status makeEmulatedKernel(const ffdSpec &spec, Program program,
                           const std::string &arch, uint64_t seed,
-                          std::unique_ptr<DecodeKernel> &kernel) {
+                          std::unique_ptr<DecodeKernel> &kernel, bool split) {
   Library library;
   FFD_RETURN_IF_ERROR(loadLibrary(library));
   char error[8192] = {};
-  ffdEmulatedKernel *compiled = library.create(
-      &spec, programName(program), arch.c_str(), error, sizeof error);
+  ffdEmulatedKernel *compiled =
+      library.create(&spec, split ? "split" : programName(program),
+                     arch.c_str(), error, sizeof error);
   if (!compiled)
     return Status(StatusCode::CompileError,
                   std::string("cannot compile '") + programName(program) + "-" +

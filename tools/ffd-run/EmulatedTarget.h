@@ -20,10 +20,12 @@
 namespace ffd::run {
 
 /// Compiles `program` for `arch`, such as "sm_90a". Every decode of the kernel
-/// is one launch whose schedule is drawn from `seed`.
+/// is one launch whose schedule is drawn from `seed`; of a decode in split
+/// execution, one of the selector and one of the computer.
 Status makeEmulatedKernel(const ffdSpec &spec, Program program,
                           const std::string &arch, uint64_t seed,
-                          std::unique_ptr<DecodeKernel> &kernel);
+                          std::unique_ptr<DecodeKernel> &kernel,
+                          bool split = false);
 
 } // namespace ffd::run
 #endif // FFD_TOOLS_FFDRUN_EMULATEDTARGET_H

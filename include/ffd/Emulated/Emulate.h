@@ -28,8 +28,9 @@ typedef struct ffdEmulatedKernel ffdEmulatedKernel;
 
 uint32_t ffdEmulateAbiVersion(void);
 
-/* Compiles `program` ("decode" or "exact") for `arch` ("sm_90a"). NULL if that
- * is not possible; `error`, of `error_size` bytes, then says why. */
+/* Compiles `program` for `arch` ("sm_90a"): "decode", "split" (the same as two
+ * kernels, selector and computer, one after the other) or "exact". NULL if that is
+ * not possible; `error`, of `error_size` bytes, then says why. */
 ffdEmulatedKernel *ffdEmulateCreate(const ffdSpec *spec, const char *program,
                                     const char *arch, char *error,
                                     size_t error_size);

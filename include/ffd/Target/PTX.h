@@ -41,7 +41,8 @@ FailureOr<GPUArch> lookupArch(llvm::StringRef name,
                               llvm::function_ref<InFlightDiagnostic()> emitError);
 
 struct PTXOptions {
-  unsigned optLevel = 3;
+  /// Of LLVM's optimiser. 3 takes longer for the same machine code.
+  unsigned optLevel = 2;
   /// Verify the LLVM IR (costs some milliseconds).
   bool verify = true;
   /// If set, receives the LLVM IR after optimisation.

@@ -48,9 +48,10 @@ typedef struct ffdJitResult {
 FFD_JIT_API uint32_t ffdJitAbiVersion(void);
 
 /* Compiles one program for a target ("cpu", "cpu:avx2", "sm_90a" ...): "decode",
- * "exact", or a step of a decode in split execution, "select" or "attend", for
- * CPU targets. The attribute of a selector may follow "decode" or "select" after
- * a space: "select #ffd.top_k<64>". Returns 0, or nonzero with a message in result->error and the
+ * "exact", or a step of a decode in split execution, "select" or "attend" (for a
+ * GPU, a package that counts as a decode and has that one kernel). The attribute of
+ * a selector may follow "decode" or "select" after a space: "select
+ * #ffd.top_k<64>"; rules over the whole row are for CPU targets. Returns 0, or nonzero with a message in result->error and the
  * other results cleared; a struct_size that does not even hold the buffer's
  * fields is an error without a message. May be called from any thread. */
 FFD_JIT_API int ffdJitCompile(const ffdSpec *spec, const char *target, const char *program,
