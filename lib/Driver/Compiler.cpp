@@ -48,7 +48,7 @@ void mlir::ffd::registerCompilerDialects(DialectRegistry &registry) {
   tensor::registerBufferizableOpInterfaceExternalModels(registry);
 }
 
-static StringRef getStageName(Stage stage) {
+StringRef mlir::ffd::getStageName(Stage stage) {
   static const StringRef names[] = {"ffd",    "fused",  "tile", "gpu",
                                     "nvvm",   "llvm",   "ptx",  "cubin",
                                     "object", "package"};
@@ -267,6 +267,8 @@ static FailureOr<std::string> compileForGPU(ModuleOp module, Stage stage,
   pipeline.stages = options.stages;
   pipeline.slots = options.slots;
   PassManager pm(module.getContext());
+  // What comes out is verified as LLVM IR; ffd-opt verifies after every pass.
+  pm.enableVerifier(false);
   buildGPUPipeline(pm, pipeline);
   if (stage != Stage::GPU)
     addGPUToNVVMPasses(pm, options.arch);

@@ -18,10 +18,13 @@
 #include "mlir/Support/FileUtilities.h"
 #include "llvm/Config/llvm-config.h"
 #include "llvm/Support/CommandLine.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/ToolOutputFile.h"
 #include "llvm/Support/WithColor.h"
+
+#include <chrono>
 
 using namespace mlir;
 using namespace mlir::ffd;
@@ -82,6 +85,10 @@ static cl::opt<StatsFormat> &statsFormat() {
   return option;
 }
 
+static cl::opt<int64_t> timeRuns(
+    "time", cl::cat(category), cl::init(0), cl::value_desc("n"),
+    cl::desc("instead of code, print how long compiling takes: the median of n "
+             "runs, to stages on the way and to what --emit asks for"));
 static cl::opt<Program> program(
     "program", cl::cat(category), cl::init(Program::Decode),
     cl::desc("what to build without a file:"),
@@ -239,6 +246,8 @@ static std::string findIdleOption(const CompilerOptions &options) {
       emitStage != Stage::PTX && emitStage != Stage::Cubin)
     result = idle(emitStage, "with --stats, expected ptx or cubin, of which "
                              "the figures are");
+  if (timeRuns.getNumOccurrences() && result.empty())
+    result = idle(statsFormat(), "with --time, which prints times");
   if (options.isCPU())
     for (const cl::opt<int64_t> *option : {&warps, &ctas, &stages, &slots})
       if (result.empty())
@@ -274,6 +283,39 @@ static FailureOr<std::string> describe(ModuleOp module,
   return text;
 }
 
+/// Times of compiling to some stages, the last of them the one asked for. Every
+/// run starts from a copy of the program.
+static FailureOr<std::string> timeStages(ModuleOp module,
+                                         const CompilerOptions &options,
+                                         std::string &error) {
+  std::vector<Stage> stages;
+  for (Stage stage : {Stage::Tile, Stage::NVVM})
+    if (stage < emitStage && !(stage == Stage::NVVM && options.isCPU()))
+      stages.push_back(stage);
+  stages.push_back(emitStage);
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  os << "median of " << timeRuns << " runs, from the program to\n";
+  for (Stage stage : stages) {
+    std::vector<double> times;
+    for (int64_t run = 0; run <= timeRuns; ++run) {
+      OwningOpRef<ModuleOp> copy = module.clone();
+      auto start = std::chrono::steady_clock::now();
+      if (failed(compile(*copy, stage, options, error)))
+        return failure();
+      std::chrono::duration<double, std::milli> passed =
+          std::chrono::steady_clock::now() - start;
+      if (run) // the first one warms up
+        times.push_back(passed.count());
+    }
+    llvm::sort(times);
+    os << llvm::formatv("  {0,-8}{1,8:f1} ms ({2:f1} to {3:f1})\n",
+                        getStageName(stage), times[times.size() / 2],
+                        times.front(), times.back());
+  }
+  return text;
+}
+
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
   statsFormat();
@@ -295,6 +337,7 @@ int main(int argc, char **argv) {
   options.arch = archs.front().str();
   options.isa = cpuISA;
   options.element = kvType;
+  int64_t unused = 0;
   for (auto [target, flag] :
        {std::pair<int64_t *, cl::opt<int64_t> *>{&options.headDim, &headDim},
         {&options.valueDim, &valueDim},
@@ -305,7 +348,8 @@ int main(int argc, char **argv) {
         {&options.warps, &warps},
         {&options.ctas, &ctas},
         {&options.stages, &stages},
-        {&options.slots, &slots}}) {
+        {&options.slots, &slots},
+        {&unused, &timeRuns}}) {
     if (flag->getNumOccurrences() && *flag <= 0)
       return fail("option '--" + flag->ArgStr + "' is " + Twine(*flag) +
                   ", expected a positive number");
@@ -348,7 +392,8 @@ int main(int argc, char **argv) {
     return 1;
 
   FailureOr<std::string> result =
-      statsFormat() == StatsFormat::None
+      timeRuns.getNumOccurrences() ? timeStages(*module, options, error)
+      : statsFormat() == StatsFormat::None
           ? compile(*module, emitStage, options, error)
           : describe(*module, archs, options, error);
   if (failed(result))

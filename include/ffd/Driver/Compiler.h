@@ -24,6 +24,9 @@ namespace mlir::ffd {
 /// The stages of a compilation, in order; the last six leave MLIR.
 enum class Stage { FFD, Fused, Tile, GPU, NVVM, LLVM, PTX, Cubin, Object, Package };
 
+/// As `ffd-compile --emit` calls it.
+llvm::StringRef getStageName(Stage stage);
+
 struct CompilerOptions {
   /// "cpu" or a GPU architecture such as "sm_90a".
   std::string arch = "cpu";

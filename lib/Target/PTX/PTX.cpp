@@ -13,11 +13,13 @@
 
 #include "ffd/Target/PTX.h"
 
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
 #include "llvm/ADT/SmallString.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/IR/DiagnosticInfo.h"
 #include "llvm/IR/DiagnosticPrinter.h"
 #include "llvm/IR/LLVMContext.h"
@@ -124,6 +126,14 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine,
   passes.run(module, modules);
 }
 
+/// Whether PTX can spell a function's name.
+static bool isPTXName(StringRef name) {
+  return !name.empty() && !llvm::isDigit(name.front()) && name != "_" &&
+         name != "$" && llvm::all_of(name, [](char c) {
+           return llvm::isAlnum(c) || c == '_' || c == '$';
+         });
+}
+
 FailureOr<std::string> mlir::ffd::translateToPTX(ModuleOp module,
                                                  StringRef archName,
                                                  const PTXOptions &options) {
@@ -131,6 +141,12 @@ FailureOr<std::string> mlir::ffd::translateToPTX(ModuleOp module,
       lookupArch(archName, [&] { return module.emitError(); });
   if (failed(arch))
     return failure();
+  for (auto function : module.getOps<LLVM::LLVMFuncOp>())
+    if (!isPTXName(function.getName()))
+      return function.emitError("kernel has the name '")
+             << function.getName()
+             << "', expected one that PTX has: letters, digits, '_' and '$', "
+                "no digit first";
   initialize();
   std::string error;
   std::unique_ptr<llvm::TargetMachine> machine =
