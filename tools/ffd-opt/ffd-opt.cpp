@@ -21,6 +21,7 @@
 #include "mlir/Pass/PassRegistry.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 
+#include "llvm/Support/CommandLine.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
@@ -55,6 +56,14 @@ int main(int argc, char **argv) {
   for (int i = 1; i < argc; ++i)
     if (StringRef(argv[i]) == "--help" || StringRef(argv[i]) == "-help")
       printOwnHelp();
+  // A diagnostic says what is wrong and where; a failing pass need not print its
+  // whole module after it. --mlir-print-op-on-diagnostic brings that back.
+  mlir::registerMLIRContextCLOptions();
+  auto &options = llvm::cl::getRegisteredOptions();
+  if (auto it = options.find("mlir-print-op-on-diagnostic");
+      it != options.end())
+    static_cast<llvm::cl::opt<bool> *>(it->second)
+        ->setValue(false, /*initial=*/true);
   return mlir::asMainReturnCode(
       mlir::MlirOptMain(argc, argv, "FFD optimizer driver\n", registry));
 }
