@@ -23,7 +23,8 @@ class Result:
     (`torch.from_dlpack(result.out)`)."""
 
     out: np.ndarray
-    """float32 [batch, heads, value_dim]; 0 for a sequence without tokens."""
+    """float32 [batch, heads, value_dim]; 0 for a sequence without tokens. With an
+    axis of query tokens in q, [batch, query tokens, heads, ...] here and below."""
     lse: np.ndarray
     """float32 [batch, heads]: natural log of the sum of exp(score) over the
     tokens attended to; -inf for a sequence without tokens."""
@@ -41,6 +42,7 @@ class Result:
 @dataclass(frozen=True)
 class Scan:
     """What the selector sees of a query; all in natural-log units but `units`.
+    With an axis of query tokens in q, every field has one after the batch.
     Over centred keys, scores are those of the keys relative to the centre: the
     same number is missing from all of a head's."""
 
@@ -51,8 +53,8 @@ class Scan:
     """float32 [batch, heads]: F, what one scan unit is worth."""
     scores: np.ndarray
     """float32 [batch, heads, tokens]: F * a_int of committed tokens, the exact
-    score of tail tokens, -inf beyond the length, NaN for committed tokens of a
-    row whose query or scales are not finite."""
+    score of tail tokens, -inf beyond what the query sees, NaN for committed
+    tokens of a row whose query or scales are not finite."""
     pseudo_max: np.ndarray
     """float32 [batch, heads]: the largest score of the first committed block,
     the last one and the tail; -inf without tokens. Kernels compare in scan
@@ -192,10 +194,14 @@ class Cache:
                select_block: int = 16, splits: int = 0, selector: str = "top_delta",
                execution: str | None = None, pseudo_max: bool = False, scores: bool = False,
                runtime: Runtime | None = None) -> Result:
-        """Attends to the kept blocks and the tail: one query token per sequence.
+        """Attends to the kept blocks and the tail: the newest token of each
+        sequence asks, or the newest 1 to 8 do.
 
         q: of the cache's dtype, [batch, heads, head_dim]; heads is a multiple of
-            kv_heads, up to 16 times.
+            kv_heads, up to 16 times. [batch, n, heads, head_dim] is the queries
+            of the n newest tokens, oldest first, with at most 16 queries per kv
+            head: each sees the sequence up to itself, all share one kept set, the
+            union of what they ask for. The cache's lag must be n - 1 at least.
         delta: at least 0, in natural-log units, a number or one per sequence
             [batch]; infinity keeps everything.
         sm_scale: softmax scale, above 0; None: 1 / sqrt(head_dim).

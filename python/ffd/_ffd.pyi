@@ -28,6 +28,7 @@ class Runtime:
         selector: str,
         execution: str,
         centre: int,
+        query_tokens: int,
     ) -> str: ...
 
 class Cache:

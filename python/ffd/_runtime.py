@@ -72,13 +72,14 @@ class Runtime:
                 dtype: str = "float16", scan_bits: int = 2, select_block: int = 16,
                 residual_bits: int | None = None, selector: str = "top_delta",
                 execution: str | None = None, program: str = "decode",
-                centre: str = "none") -> str:
+                centre: str = "none", query_tokens: int = 1) -> str:
         """Finds or compiles a kernel before it is needed.
 
         head_dim: 64, 80, 96, 128, 192 or 256. value_dim: a multiple of 16 up to
         256, default head_dim. group: query heads per kv head, 1 to 16. dtype:
-        "float16" or "bfloat16". program: "decode" or "exact". The other
-        arguments are those of Cache and Cache.decode.
+        "float16" or "bfloat16". program: "decode" or "exact". query_tokens: that
+        ask at once, 1 to 8. The other arguments are those of Cache and
+        Cache.decode.
         Returns what it was compiled for, such as "cpu:avx512vnni".
         """
         if dtype not in _ELEMENTS:
@@ -88,7 +89,8 @@ class Runtime:
         return self._native.prepare(program, head_dim, head_dim if value_dim is None else value_dim,
                                     group, dtype, scan_bits, select_block,
                                     has_residuals(scan_bits, residual_bits), selector,
-                                    execution or "", _arguments.centre(centre))
+                                    execution or "", _arguments.centre(centre),
+                                    _arguments.integer("query_tokens", query_tokens, 1, 8))
 
     def __repr__(self) -> str:
         return f"ffd.Runtime('{self.target}', threads={self.threads})"

@@ -55,9 +55,9 @@ static bool isNumpy(nb::handle object) {
   return nb::isinstance(object, nb::module_::import_("numpy").attr("ndarray"));
 }
 
-ElementArray::ElementArray(const char *name, nb::handle object, size_t rank,
-                           const char *axisNames)
-    : argument(name), axes(rank) {
+ElementArray::ElementArray(const char *name, nb::handle object, size_t least,
+                           size_t most, const char *axisNames)
+    : argument(name), axes(0) {
   const std::string expected =
       std::string(", expected a float16 or bfloat16 array ") + axisNames;
   nb::object source = nb::borrow(object);
@@ -92,7 +92,8 @@ ElementArray::ElementArray(const char *name, nb::handle object, size_t rank,
   else
     raiseType(std::string("argument '") + name + "' has dtype " + dtype +
               expected);
-  if (owner.ndim() != rank)
+  const size_t rank = axes = owner.ndim();
+  if (rank < least || rank > most)
     raiseValue(std::string("argument '") + name + "' has " +
                std::to_string(owner.ndim()) + " axes" + expected);
   for (size_t i = 0; i < rank; ++i) {

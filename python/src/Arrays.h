@@ -49,13 +49,15 @@ void check(const Status &status);
 /// elements, the last one is 1.
 class ElementArray {
 public:
-  /// Takes an array of `rank` axes, for example "[batch, heads, head_dim]".
+  /// Takes an array of `least` to `most` (at most 4) axes, named for example
+  /// "[batch, heads, head_dim]".
   /// Copies only if channels are not contiguous. Needs the GIL, also when it is
   /// destroyed.
-  ElementArray(const char *name, nb::handle object, size_t rank,
+  ElementArray(const char *name, nb::handle object, size_t least, size_t most,
                const char *axes);
 
   const uint16_t *data() const { return elements; }
+  size_t rank() const { return axes; }
   int64_t shape(size_t axis) const { return sizes[axis]; }
   int64_t stride(size_t axis) const { return strides[axis]; }
   int32_t element() const { return type; } ///< an ffdElement

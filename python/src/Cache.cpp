@@ -14,7 +14,8 @@
 
 namespace ffd::python {
 
-static constexpr char kQueryAxes[] = "[batch, heads, head_dim]";
+static constexpr char kQueryAxes[] =
+    "[batch, heads, head_dim] or [batch, query tokens, heads, head_dim]";
 static constexpr char kTokenAxes[] = "[batch, tokens, kv_heads, channels]";
 
 /// K, V and the lengths of a call, checked against each other.
@@ -26,7 +27,7 @@ struct Tokens {
 
   Tokens(nb::handle kArray, nb::handle vArray,
          const std::optional<Lengths> &given)
-      : k("k", kArray, 4, kTokenAxes), v("v", vArray, 4, kTokenAxes) {
+      : k("k", kArray, 4, 4, kTokenAxes), v("v", vArray, 4, 4, kTokenAxes) {
     v.expectElement(k);
     for (size_t axis = 0; axis < 3; ++axis)
       v.expectSize(axis, k.shape(axis), "as in 'k'");
@@ -68,31 +69,53 @@ private:
   }
 };
 
-/// q in aligned, dense memory.
+/// q in aligned, dense memory. Without an axis of query tokens there is one.
 struct Query {
   HostBuffer elements;
-  int64_t heads, dim;
+  int64_t batch, tokens, heads, dim;
+  bool tokenAxis;
 
-  explicit Query(const ElementArray &q) : heads(q.shape(1)), dim(q.shape(2)) {
-    check(elements.allocate("query", q.shape(0) * heads * dim * 2, 0));
+  explicit Query(const ElementArray &q)
+      : batch(q.shape(0)), tokens(q.rank() == 4 ? q.shape(1) : 1),
+        heads(q.shape(q.rank() - 2)), dim(q.shape(q.rank() - 1)),
+        tokenAxis(q.rank() == 4) {
+    check(elements.allocate("query", batch * tokens * heads * dim * 2, 0));
+    const int64_t tokenStride = tokenAxis ? q.stride(1) : 0;
+    const int64_t headStride = q.stride(q.rank() - 2);
     uint16_t *to = elements.as<uint16_t>();
-    for (int64_t b = 0; b < q.shape(0); ++b)
-      for (int64_t h = 0; h < heads; ++h, to += dim)
-        std::memcpy(to, q.data() + b * q.stride(0) + h * q.stride(1),
-                    size_t(dim) * 2);
+    for (int64_t b = 0; b < batch; ++b)
+      for (int64_t i = 0; i < tokens; ++i)
+        for (int64_t h = 0; h < heads; ++h, to += dim)
+          std::memcpy(
+              to, q.data() + b * q.stride(0) + i * tokenStride + h * headStride,
+              size_t(dim) * 2);
   }
 
   void fill(ffdDecodeArgs &args) const {
     args.q = elements.data();
-    args.q_batch_stride = heads * dim;
+    args.q_batch_stride = tokens * heads * dim;
+    args.q_token_stride = heads * dim;
     args.q_head_stride = dim;
+  }
+
+  /// [batch, (query tokens,) heads (, last)].
+  std::vector<size_t>
+  outputShape(std::optional<int64_t> last = std::nullopt) const {
+    std::vector<size_t> shape = {size_t(batch), size_t(heads)};
+    if (tokenAxis)
+      shape.insert(shape.begin() + 1, size_t(tokens));
+    if (last)
+      shape.push_back(size_t(*last));
+    return shape;
   }
 };
 } // namespace
 
-/// That q fits `batch` sequences of `kvHeads` heads; returns the group.
-static int32_t checkQuery(const ElementArray &q, int64_t batch, int64_t kvHeads,
-                          int64_t headDim, int32_t element) {
+/// That q fits `batch` sequences of `kvHeads` heads of which the newest lag + 1
+/// tokens at least are in 16 bit; sets the spec's group and query tokens.
+static void checkQuery(const ElementArray &q, int64_t batch, int64_t kvHeads,
+                       int64_t lag, ffdSpec &spec) {
+  const int32_t element = spec.element;
   if (q.element() != element)
     throw nb::type_error(
         (std::string("argument 'q' has dtype ") +
@@ -100,13 +123,28 @@ static int32_t checkQuery(const ElementArray &q, int64_t batch, int64_t kvHeads,
          (element == FFD_F16 ? "float16" : "bfloat16") + ", the dtype of K")
             .c_str());
   q.expectSize(0, batch, "the sequences of K and V");
-  q.expectSize(2, headDim, "the head dim of K");
-  const int64_t heads = q.shape(1), group = heads / kvHeads;
+  q.expectSize(q.rank() - 1, spec.head_dim, "the head dim of K");
+  const int64_t heads = q.shape(q.rank() - 2), group = heads / kvHeads;
+  const int64_t tokens = q.rank() == 4 ? q.shape(1) : 1;
+  const auto bad = [&](const std::string &expected) {
+    raiseValue("argument 'q' has shape " + q.shapeText() + ", expected " +
+               expected);
+  };
   if (heads % kvHeads != 0 || group < 1 || group > 16)
-    raiseValue("argument 'q' has shape " + q.shapeText() +
-               ", expected heads that are 1 to 16 times the kv heads of K, " +
-               std::to_string(kvHeads));
-  return int32_t(group);
+    bad("heads that are 1 to 16 times the kv heads of K, " +
+        std::to_string(kvHeads));
+  if (tokens < 1 || tokens > 8)
+    bad("1 to 8 query tokens");
+  if (group * tokens > 16)
+    bad("at most 16 queries per kv head; " + std::to_string(tokens) +
+        " query tokens of " + std::to_string(group) + " heads are " +
+        std::to_string(tokens * group));
+  if (tokens - 1 > lag)
+    bad("at most " + std::to_string(lag + 1) +
+        " query tokens, one more than the cache's 'lag': they all are to see "
+        "all of its split blocks");
+  spec.group = int32_t(group);
+  spec.query_tokens = int32_t(tokens);
 }
 
 Selector parseSelector(const std::string &selector,
@@ -156,9 +194,8 @@ struct Cache::Call {
   Call(const SplitCache &cache, nb::handle qArray, int selectBlock,
        float smScale)
       : spec(cache.spec()) {
-    const ElementArray q("q", qArray, 3, kQueryAxes);
-    spec.group = checkQuery(q, cache.batch(), cache.kvHeads(), spec.head_dim,
-                            spec.element);
+    const ElementArray q("q", qArray, 3, 4, kQueryAxes);
+    checkQuery(q, cache.batch(), cache.kvHeads(), cache.lag(), spec);
     spec.select_block = selectBlock;
     query.emplace(q);
     cache.fill(args);
@@ -175,14 +212,13 @@ nb::tuple Cache::decode(Runtime &runtime, nb::handle q,
   const Selector rule = parseSelector(selector, execution);
   Call call(*cache, q, selectBlock, smScale);
   check(checkSpec(call.spec, /*ablations=*/true));
-  const size_t batch = size_t(cache->batch()),
-               heads = size_t(cache->kvHeads() * call.spec.group);
+  const size_t batch = size_t(cache->batch());
   if (delta.shape(0) != batch)
     raiseValue("argument 'delta' has " + std::to_string(delta.shape(0)) +
                " entries, expected 1 or " + std::to_string(batch) +
                ", the sequences of the cache");
-  const NewArray<float> out({batch, heads, size_t(call.spec.value_dim)});
-  const NewArray<float> lse({batch, heads});
+  const NewArray<float> out(call.query->outputShape(call.spec.value_dim));
+  const NewArray<float> lse(call.query->outputShape());
   const NewArray<uint8_t> kept(
       {batch, size_t(cache->kvHeads()), size_t(selects(selectBlock))});
   ffdDecodeArgs &args = call.args;
@@ -204,23 +240,23 @@ nb::tuple Cache::decode(Runtime &runtime, nb::handle q,
 nb::tuple Cache::scan(Runtime &runtime, nb::handle q, float smScale,
                       bool wantUnits, bool wantScores) const {
   Call call(*cache, q, 16, smScale);
-  const size_t batch = size_t(cache->batch()),
-               heads = size_t(cache->kvHeads() * call.spec.group);
+  const Query &query = *call.query;
   int64_t longest = 0;
   for (int64_t s = 0; s < cache->batch(); ++s)
     longest = std::max(longest, cache->length(s));
   const int64_t committed = cache->maxBlocks() * call.spec.quant_block;
   std::optional<NewArray<int32_t>> units;
   std::optional<NewArray<float>> scores;
-  const NewArray<float> unit({batch, heads}), pseudoMax({batch, heads});
+  const NewArray<float> unit(query.outputShape()),
+      pseudoMax(query.outputShape());
   ScanOutputs outputs;
   if (wantUnits) {
-    units.emplace(std::vector<size_t>{batch, heads, size_t(committed)});
+    units.emplace(query.outputShape(committed));
     outputs.units = units->data();
     outputs.unitsStride = committed;
   }
   if (wantScores) {
-    scores.emplace(std::vector<size_t>{batch, heads, size_t(longest)});
+    scores.emplace(query.outputShape(longest));
     outputs.scores = scores->data();
     outputs.scoresStride = longest;
   }
@@ -284,22 +320,20 @@ nb::tuple exact(Runtime &runtime, nb::handle qArray, nb::handle kArray,
                 nb::handle vArray, std::optional<Lengths> lengths,
                 float smScale) {
   Tokens tokens(kArray, vArray, lengths);
-  const ElementArray q("q", qArray, 3, kQueryAxes);
+  const ElementArray q("q", qArray, 3, 4, kQueryAxes);
   const ElementArray &k = tokens.k, &v = tokens.v;
   ffdSpec spec = {};
   spec.head_dim = int32_t(k.shape(3));
   spec.value_dim = int32_t(v.shape(3));
-  spec.group =
-      checkQuery(q, tokens.batch(), k.shape(2), k.shape(3), k.element());
   spec.element = k.element();
+  checkQuery(q, tokens.batch(), k.shape(2), /*lag=*/INT32_MAX, spec);
   spec.scan_bits = 2;
   spec.quant_block = 128;
   spec.select_block = 16;
   check(checkSpec(spec));
   const Query query(q);
-  const NewArray<float> out(
-      {size_t(q.shape(0)), size_t(q.shape(1)), size_t(spec.value_dim)});
-  const NewArray<float> lse({size_t(q.shape(0)), size_t(q.shape(1))});
+  const NewArray<float> out(query.outputShape(spec.value_dim));
+  const NewArray<float> lse(query.outputShape());
   const std::vector<int32_t> lengths32(tokens.lengths.begin(),
                                        tokens.lengths.end());
   ffdDecodeArgs args = {};

@@ -38,7 +38,9 @@ public:
         int64_t lag, int centre);
 
   /// (out [batch, heads, value dim], lse [batch, heads], kept [batch, kv heads,
-  /// selects(selectBlock)], 0 beyond the sequence).
+  /// selects(selectBlock)], 0 beyond the sequence). With an axis of query
+  /// tokens in q, [batch, query tokens, heads, head dim], all but kept have one
+  /// too.
   nb::tuple decode(Runtime &runtime, nb::handle q, const ConstFloats1 &delta,
                    float smScale, int selectBlock, int splits,
                    const std::string &selector,
@@ -46,7 +48,8 @@ public:
 
   /// (units [batch, heads, committed tokens] or None, unit [batch, heads],
   /// scores [batch, heads, tokens] or None, pseudo-max [batch, heads]), as
-  /// ScanOutputs says; the sizes are those of the longest sequence.
+  /// ScanOutputs says; the sizes are those of the longest sequence. Query
+  /// tokens as of decode.
   nb::tuple scan(Runtime &runtime, nb::handle q, float smScale, bool units,
                  bool scores) const;
 

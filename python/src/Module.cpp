@@ -59,7 +59,7 @@ NB_MODULE(_ffd, m) {
           [](Runtime &r, const std::string &program, int headDim, int valueDim,
              int group, const std::string &element, int scanBits,
              int selectBlock, bool residuals, const std::string &selector,
-             const std::string &execution, int centre) {
+             const std::string &execution, int centre, int queryTokens) {
             ffdSpec spec = {};
             spec.head_dim = headDim;
             spec.value_dim = valueDim;
@@ -70,6 +70,7 @@ NB_MODULE(_ffd, m) {
             spec.select_block = selectBlock;
             spec.no_residuals = !residuals;
             spec.centre = centre;
+            spec.query_tokens = queryTokens;
             const Selector rule = parseSelector(selector, execution);
             std::string target;
             Status status;
@@ -84,7 +85,7 @@ NB_MODULE(_ffd, m) {
           },
           "program"_a, "head_dim"_a, "value_dim"_a, "group"_a, "element"_a,
           "scan_bits"_a, "select_block"_a, "residuals"_a, "selector"_a,
-          "execution"_a, "centre"_a);
+          "execution"_a, "centre"_a, "query_tokens"_a);
 
   nb::class_<Cache>(m, "Cache")
       .def(nb::init<Runtime &, nb::handle, nb::handle, std::optional<Lengths>,

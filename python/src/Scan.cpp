@@ -45,7 +45,8 @@ struct Head {
   int e = 0;
 };
 
-/// One row: the queries of a sequence that share a kv head.
+/// One row: the queries of a sequence that share a kv head, those of one query
+/// token after the other.
 class Row {
 public:
   Row(const ffdSpec &spec, const ffdDecodeArgs &args, int64_t row)
@@ -53,8 +54,22 @@ public:
         sequence(row / args.kv_heads), head(row % args.kv_heads),
         blocks(committedBlocks(spec, args.lengths[sequence], args.lag)),
         tail(tailTokens(spec, args.lengths[sequence], args.lag)),
-        heads(size_t(spec.group)) {
+        heads(size_t(rowHeads(spec))) {
     prepareQuery();
+  }
+
+  /// tokens_c1: tail tokens that query g sees.
+  int64_t seenTail(int64_t g) const {
+    const int64_t hidden = queryTokens(spec) - 1 - g / spec.group;
+    return std::max<int64_t>(0, tail - hidden);
+  }
+
+  /// Where outputs of query g are: [sequence][query token][head].
+  int64_t output(int64_t g) const {
+    return ((sequence * queryTokens(spec) + g / spec.group) * args.kv_heads +
+            head) *
+               spec.group +
+           g % spec.group;
   }
 
   /// scan_c1 and scan_c2 of one block: a[head][quant_block].
@@ -146,9 +161,12 @@ private:
   }
 
   void prepareHead(size_t g, const std::vector<float> &scales) {
+    const int64_t token = int64_t(g) / spec.group,
+                  inGroup = int64_t(g) % spec.group;
     const auto *bits = static_cast<const uint16_t *>(args.q) +
                        sequence * args.q_batch_stride +
-                       (head * spec.group + int64_t(g)) * args.q_head_stride;
+                       token * args.q_token_stride +
+                       (head * spec.group + inGroup) * args.q_head_stride;
     Head &h = heads[g];
     h.q.resize(scales.size());
     h.qh.assign(scales.size(), 0);
@@ -192,12 +210,11 @@ private:
 class Writer {
 public:
   Writer(const Row &row, const ScanOutputs &outputs)
-      : row(row), to(outputs), group(row.spec.group),
-        first(row.row * row.spec.group) {}
+      : row(row), to(outputs), queries(rowHeads(row.spec)) {}
 
   void run() {
-    std::vector<float> top(size_t(group), -kInfinity);
-    std::vector<int32_t> a(size_t(group * row.spec.quant_block));
+    std::vector<float> top(size_t(queries), -kInfinity);
+    std::vector<int32_t> a(size_t(queries * row.spec.quant_block));
     const bool all = to.units || to.scores;
     for (int64_t block = 0; block < row.blocks; ++block) {
       const bool end = block == 0 || block == row.blocks - 1;
@@ -205,52 +222,53 @@ public:
         continue; // the pseudo-max looks at the ends only
       if (row.finite)
         row.scanBlock(block, a.data());
-      for (int64_t g = 0; g < group; ++g)
+      for (int64_t g = 0; g < queries; ++g)
         writeBlock(block, g, &a[size_t(g * row.spec.quant_block)],
                    end ? &top[size_t(g)] : nullptr);
     }
-    for (int64_t g = 0; g < group; ++g)
+    for (int64_t g = 0; g < queries; ++g)
       writeTail(g, top[size_t(g)]);
   }
 
 private:
   void writeBlock(int64_t block, int64_t g, const int32_t *a, float *top) {
-    const int64_t quant = row.spec.quant_block;
+    const int64_t quant = row.spec.quant_block, at = row.output(g);
     for (int64_t t = 0; t < quant; ++t) {
       const float score =
           row.finite ? row.heads[size_t(g)].F * float(a[t]) : kNaN;
       if (to.units)
-        to.units[(first + g) * to.unitsStride + block * quant + t] = a[t];
+        to.units[at * to.unitsStride + block * quant + t] = a[t];
       if (to.scores)
-        to.scores[(first + g) * to.scoresStride + block * quant + t] = score;
+        to.scores[at * to.scoresStride + block * quant + t] = score;
       if (top)
         *top = maxNaN(*top, score);
     }
   }
 
   void writeTail(int64_t g, float top) {
-    const int64_t start = row.blocks * row.spec.quant_block;
-    for (int64_t t = 0; t < row.tail; ++t) {
+    const int64_t start = row.blocks * row.spec.quant_block,
+                  tail = row.seenTail(g), at = row.output(g);
+    for (int64_t t = 0; t < tail; ++t) {
       const float score = row.tailScore(size_t(g), t);
       if (to.scores)
-        to.scores[(first + g) * to.scoresStride + start + t] = score;
+        to.scores[at * to.scoresStride + start + t] = score;
       top = maxNaN(top, score);
     }
     if (to.scores)
-      std::fill(to.scores + (first + g) * to.scoresStride + start + row.tail,
-                to.scores + (first + g + 1) * to.scoresStride, -kInfinity);
+      std::fill(to.scores + at * to.scoresStride + start + tail,
+                to.scores + (at + 1) * to.scoresStride, -kInfinity);
     if (to.units)
-      std::fill(to.units + (first + g) * to.unitsStride + start,
-                to.units + (first + g + 1) * to.unitsStride, 0);
+      std::fill(to.units + at * to.unitsStride + start,
+                to.units + (at + 1) * to.unitsStride, 0);
     if (to.unit)
-      to.unit[first + g] = row.heads[size_t(g)].F;
+      to.unit[at] = row.heads[size_t(g)].F;
     if (to.pseudoMax)
-      to.pseudoMax[first + g] = top;
+      to.pseudoMax[at] = top;
   }
 
   const Row &row;
   const ScanOutputs &to;
-  const int64_t group, first;
+  const int64_t queries;
 };
 
 } // namespace

@@ -21,7 +21,8 @@ class ThreadPool;
 
 namespace ffd::python {
 
-/// Where scanScores writes; heads are those of the query. Null: not wanted.
+/// Where scanScores writes; heads are those of the query, [query tokens][heads]
+/// where several tokens ask at once. Null: not wanted.
 struct ScanOutputs {
   /// [batch][heads][stride] a_int of committed tokens (scan_c2); 0 in a
   /// non-finite row and beyond the committed tokens.
@@ -30,8 +31,9 @@ struct ScanOutputs {
   /// [batch][heads] F (query_c4), natural-log units per scan unit.
   float *unit = nullptr;
   /// [batch][heads][stride] in natural-log units: F * a_int of committed
-  /// tokens, the tail's scores (tail_c1), -inf beyond the length. NaN for
-  /// committed tokens of a non-finite row.
+  /// tokens, the tail's scores (tail_c1), -inf beyond the length and for what a
+  /// query token does not see (tokens_c1). NaN for committed tokens of a
+  /// non-finite row.
   float *scores = nullptr;
   int64_t scoresStride = 0;
   /// [batch][heads] in natural-log units: the largest score of the first and

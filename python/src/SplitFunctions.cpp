@@ -17,7 +17,8 @@
 namespace ffd::python {
 
 nb::tuple split(Runtime &runtime, nb::handle kArray, int scanBits) {
-  const ElementArray k("k", kArray, 4, "[batch, tokens, kv_heads, head_dim]");
+  const ElementArray k("k", kArray, 4, 4,
+                       "[batch, tokens, kv_heads, head_dim]");
   k.expectHeadDim();
   ffdSpec spec = {};
   spec.head_dim = int32_t(k.shape(3));

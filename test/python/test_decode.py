@@ -165,6 +165,100 @@ def test_centre(element, lag, runtime):
     assert plain.centre == "none" and plain.centres is None
 
 
+# --- Several query tokens -------------------------------------------------------------
+
+def asked_by(case: Case, tokens: int, seed: int) -> np.ndarray:
+    """Queries [B, tokens, Hq, D] of a case: its own first, others near them."""
+    rng = np.random.default_rng(seed)
+    near = [case.q + 0.3 * rng.normal(size=case.q.shape) for _ in range(tokens - 1)]
+    return case.element.round(np.stack([case.q, *near], axis=1).astype(np.float32))
+
+
+@pytest.mark.parametrize("tokens, element, centre", ((1, F16, "none"), (2, BF16, "none"),
+                                                     (4, F16, "row"), (8, F16, "none")),
+                         ids=str)
+def test_query_tokens(tokens, element, centre, runtime):  # tokens_c1 to tokens_c3
+    """Outputs, kept sets and scores; a sequence shorter than the tokens that ask."""
+    case = draw(620 + tokens, shared=False, lengths=[900, 0, 3, 511 + tokens], delta=2.0,
+                **{**SMALL, "element": element})
+    case.poison()
+    q, lag = asked_by(case, tokens, 620 + tokens), tokens + 1
+    spec = replace(case.spec, lag=lag, centre=centre)
+    cache = cache_of(case, runtime, lag=lag, centre=centre)
+    got = cache.decode(half(q, element), delta=2.0, runtime=runtime)
+    want = decode(q, case.k, case.v, np.array(case.lengths), spec)
+    assert got.out.shape == want.o.shape == (4, tokens, 4, 64)
+    problem = compare(got.out, got.lse, got.kept.astype(np.uint8), want, spec).problem
+    assert not problem
+    assert 0 < got.kept.sum() < got.kept[0].size
+    scan, G = cache.scan(half(q, element), runtime=runtime), case.group
+    for some, head, row in rows_of(q, case.k, case.v, np.array(case.lengths), spec):
+        heads = slice(head * G, (head + 1) * G)
+
+        def mine(x: np.ndarray) -> np.ndarray:  # [R, tokens * G, ...], as the row has it
+            return x[some, :, heads].reshape(len(some), tokens * G, *x.shape[3:])
+        units, F = row.scores.a_int, row.scores.query.F
+        start, stop = row.start, row.stop
+        np.testing.assert_array_equal(mine(scan.units)[..., :start], units)
+        np.testing.assert_array_equal(mine(scan.unit), F)
+        np.testing.assert_array_equal(mine(scan.scores)[..., :start],
+                                      F[..., None] * units.astype(np.float32))
+        np.testing.assert_array_equal(mine(scan.scores)[..., start:stop], row.scores.tail)
+        assert (mine(scan.scores)[..., stop:] == -np.inf).all()
+        ends = np.concatenate([mine(scan.scores)[..., :min(start, 128)],
+                               mine(scan.scores)[..., max(0, start - 128):]], axis=-1)
+        np.testing.assert_array_equal(mine(scan.pseudo_max), ends.max(axis=-1))
+    asked = cache.decode(half(q, element), delta=2.0, pseudo_max=True, scores=True,
+                         runtime=runtime)
+    assert (asked.pseudo_max == scan.pseudo_max).all()
+    np.testing.assert_array_equal(asked.scores, scan.scores)
+
+
+def test_query_tokens_of_any_strides(runtime):
+    case = draw(640, shared=False, lengths=[400, 300], delta=2.0, **SMALL)
+    q = half(asked_by(case, 3, 1), F16)
+    apart = np.ascontiguousarray(q.transpose(2, 1, 0, 3)).transpose(2, 1, 0, 3)
+    cache = cache_of(case, runtime, lag=2)
+    one, other = (cache.decode(x, delta=2.0, runtime=runtime) for x in (q, apart))
+    assert apart.strides != q.strides
+    assert (one.out == other.out).all() and (one.lse == other.lse).all()
+
+
+def test_exact_of_query_tokens(runtime):
+    case = draw(641, shared=False, lengths=[300, 0, 2, 129], delta=np.inf, **SMALL)
+    case.poison()
+    q = asked_by(case, 4, 2)
+    got = ffd.exact(half(q, F16), *inputs(case)[1:], lengths=case.lengths, runtime=runtime)
+    want = decode(q, case.k, case.v, np.array(case.lengths), case.spec, dense=True)
+    assert got.out.shape == (4, 4, 4, 64)
+    assert not measures.disagreement(got.out, got.lse, want.o, want.lse, measures.DENSE["f16"])
+
+
+@pytest.mark.parametrize("shape, lag, message", (
+    ((2, 0, 4, 64), 7, r"shape \[2, 0, 4, 64\], expected 1 to 8 query tokens"),
+    ((2, 9, 4, 64), 9, "expected 1 to 8 query tokens"),
+    ((2, 8, 8, 64), 7, "expected at most 16 queries per kv head; 8 query tokens of 4 heads are 32"),
+    ((2, 4, 4, 64), 2, "expected at most 3 query tokens, one more than the cache's 'lag'"),
+    ((2, 4, 3, 64), 3, "expected heads that are 1 to 16 times the kv heads of K, 2"),
+    ((2, 2, 4, 80), 3, "expected 64 in axis 3, the head dim of K"),
+    ((1, 2, 4, 64), 3, "expected 2 in axis 0, the sequences of K and V"),
+    ((2, 1, 2, 4, 64), 3, "5 axes, expected .* or .batch, query tokens, heads, head_dim."),
+    ((4, 64), 3, "2 axes, expected")), ids=str)
+def test_query_tokens_refused(shape, lag, message, runtime):
+    case = draw(642, shared=False, lengths=[200, 130], delta=2.0, **SMALL)
+    cache = cache_of(case, runtime, lag=lag)
+    for call in (cache.decode, cache.scan):
+        with pytest.raises(ValueError, match="argument 'q' has .*" + message):
+            call(np.zeros(shape, np.float16), runtime=runtime)
+
+
+def test_prepare_for_query_tokens(runtime):
+    assert runtime.prepare(head_dim=64, group=2, query_tokens=4)
+    for tokens in (0, 9):
+        with pytest.raises(ValueError, match=f"'query_tokens' is {tokens}, expected 1 to 8"):
+            runtime.prepare(head_dim=64, group=2, query_tokens=tokens)
+
+
 # --- Ablations ------------------------------------------------------------------------
 
 @pytest.mark.cpu
