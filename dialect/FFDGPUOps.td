@@ -796,6 +796,77 @@ def FFD_GPUSplitTileOp : FFD_GPUOp<"split_tile", [Pure]> {
   let hasVerifier = 1;
 }
 
+def FFD_GPURelativeKeysOp : FFD_GPUOp<"relative_keys", [Pure]> {
+  let summary = "keys relative to the centre of their row";
+  let description = [{
+    centre_c3 for every element of a lane's words: `keys - centre`, rounded once,
+    NaN as 0x7FFF.
+
+    Constraints:
+    * (relative_c1) `keys`, `centre` and the result have as many words.
+
+    Example:
+
+    ```mlir
+    %d = ffd.gpu.relative_keys %k, %c elements f16 : (vector<4xi32>, vector<4xi32>) -> vector<4xi32>
+    ```
+  }];
+  let arguments = (ins FFD_Words:$keys, FFD_Words:$centre, TypeAttr:$element);
+  let results = (outs FFD_Words:$result);
+  let assemblyFormat = [{
+    $keys `,` $centre `elements` $element attr-dict `:`
+    functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+}
+
+def FFD_GPUAddKeysOp : FFD_GPUOp<"add_keys", [Pure]> {
+  let summary = "a token's keys added to sums";
+  let description = [{
+    A step of the partial sums of centre_c1, in f32, one addition per element.
+
+    Constraints:
+    * (add_keys_c1) `sums` and the result have two entries for each word.
+
+    Example:
+
+    ```mlir
+    %p = ffd.gpu.add_keys %sums, %k elements f16 : (vector<8xf32>, vector<4xi32>) -> vector<8xf32>
+    ```
+  }];
+  let arguments = (ins FFD_Floats:$sums, FFD_Words:$keys, TypeAttr:$element);
+  let results = (outs FFD_Floats:$result);
+  let assemblyFormat = [{
+    $sums `,` $keys `elements` $element attr-dict `:`
+    functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+}
+
+def FFD_GPUCentreKeyOp : FFD_GPUOp<"centre_key", [Pure]> {
+  let summary = "the centre of a channel from its partial sums";
+  let description = [{
+    The end of centre_c1: the eight partial sums of `tokens` keys added in the
+    order of that constraint, divided and rounded, as bits; 0 if not finite.
+
+    Constraints:
+    * (centre_key_c1) there are eight `sums`.
+
+    Example:
+
+    ```mlir
+    %c = ffd.gpu.centre_key %sums tokens 128 elements f16 : (vector<8xf32>) -> i32
+    ```
+  }];
+  let arguments = (ins FFD_Floats:$sums, I64Attr:$tokens, TypeAttr:$element);
+  let results = (outs I32:$result);
+  let assemblyFormat = [{
+    $sums `tokens` $tokens `elements` $element attr-dict `:`
+    functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+}
+
 //===--- The end of a piece ------------------------------------------------===//
 
 def FFD_GPUArriveOp : FFD_GPUOp<"arrive", [MemoryEffects<[MemRead, MemWrite]>]> {

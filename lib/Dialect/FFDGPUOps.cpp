@@ -240,3 +240,27 @@ LogicalResult GPUSplitTileOp::verify() {
                            words / 2 * int64_t(getBits()) / 8,
                            "split_tile_c1")));
 }
+
+LogicalResult GPURelativeKeysOp::verify() {
+  int64_t words = sizeOf(getKeys());
+  return success(succeeded(expectElement(*this, getElement())) &&
+                 succeeded(expectSize(*this, "centre", getCentre(), words,
+                                      "relative_c1")) &&
+                 succeeded(expectSize(*this, "result", getResult(), words,
+                                      "relative_c1")));
+}
+
+LogicalResult GPUAddKeysOp::verify() {
+  int64_t entries = 2 * sizeOf(getKeys());
+  return success(
+      succeeded(expectElement(*this, getElement())) &&
+      succeeded(expectSize(*this, "sums", getSums(), entries, "add_keys_c1")) &&
+      succeeded(
+          expectSize(*this, "result", getResult(), entries, "add_keys_c1")));
+}
+
+LogicalResult GPUCentreKeyOp::verify() {
+  return success(
+      succeeded(expectElement(*this, getElement())) &&
+      succeeded(expectSize(*this, "sums", getSums(), 8, "centre_key_c1")));
+}

@@ -77,14 +77,18 @@ Status CacheShape::of(const ffdCacheOptions &o, CacheShape &shape) {
   s.residuals = product({o.pages, o.kv_heads, l.residualBytes()});
   s.values = product({o.pages, o.kv_heads, l.valueBytes()});
   s.smax = product({rows, l.scaleBytes()});
+  const int64_t centreBytes =
+      o.spec.centre != FFD_CENTRE_NONE ? 2 * l.headDim : 0;
+  s.centre = product({rows, centreBytes});
   s.tail_k = product({rows, shape.tailCapacity, l.headDim, 2});
   s.tail_v = product({rows, shape.tailCapacity, l.valueDim, 2});
   s.page_bytes =
       product({o.layers, o.kv_heads,
                l.thumbnailBytes() + l.residualBytes() + l.valueBytes()});
-  const int64_t perRow =
-      l.scaleBytes() + shape.tailCapacity * (l.headDim + l.valueDim) * 2;
-  // smax and tails; lengths and counters; page table, capacity and delta.
+  const int64_t perRow = l.scaleBytes() + centreBytes +
+                         shape.tailCapacity * (l.headDim + l.valueDim) * 2;
+  // smax, centre and tails; lengths and counters; page table, capacity and
+  // delta.
   s.sequence_bytes = product({o.layers, o.kv_heads, perRow + 8}) +
                      product({o.layers, 4}) + product({shape.pageStride, 4}) +
                      8;

@@ -11,6 +11,7 @@
 
 #include "PagedCache.h"
 
+#include "ffd/Centre.h"
 #include "ffd/Float16.h"
 #include "ffd/Split.h"
 
@@ -51,13 +52,24 @@ Status PagedCache::gather(int64_t layer, int32_t slot, int64_t first,
     vRow.resize(size_t(n * shape.heads * dv));
     std::vector<uint16_t> tail(size_t(n * std::max(d, dv)));
     for (int64_t head = 0; head < shape.heads; ++head) {
+      // centre_c5; 0 for plain keys and for rows without committed blocks.
+      std::vector<uint16_t> centre(static_cast<size_t>(d), 0);
+      if (centred() && committed > 0)
+        FFD_RETURN_IF_ERROR(memory->read(
+            centre.data(), centreRow(layer, slot, head), d * 2, stream));
       if (block == committed) {
         FFD_RETURN_IF_ERROR(memory->read(tail.data(),
                                          tailK(layer, slot, head) + start * d,
                                          n * d * 2, stream));
-        for (int64_t t = 0; t < n; ++t)
-          std::memcpy(&kRow[size_t((t * shape.heads + head) * d)],
-                      &tail[size_t(t * d)], size_t(d) * 2);
+        for (int64_t t = 0; t < n; ++t) {
+          uint16_t *toK = &kRow[size_t((t * shape.heads + head) * d)];
+          std::memcpy(toK, &tail[size_t(t * d)], size_t(d) * 2);
+          for (int64_t c = 0; centred() && committed > 0 && c < d; ++c)
+            toK[c] = f32ToElement(
+                shape.spec.element,
+                uncentred(shape.spec, elementToF32(shape.spec.element, toK[c]),
+                          centre[size_t(c)]));
+        }
         FFD_RETURN_IF_ERROR(memory->read(tail.data(),
                                          tailV(layer, slot, head) + start * dv,
                                          n * dv * 2, stream));
@@ -80,8 +92,10 @@ Status PagedCache::gather(int64_t layer, int32_t slot, int64_t first,
         for (int64_t c = 0; c < d; ++c)
           toK[c] = f32ToElement(
               shape.spec.element,
-              float(reconstructAt(shape.spec, thumbnails.data(),
-                                  residuals.data(), start + t, c)));
+              uncentred(shape.spec,
+                        float(reconstructAt(shape.spec, thumbnails.data(),
+                                            residuals.data(), start + t, c)),
+                        centre[size_t(c)]));
         uint16_t *toV = &vRow[size_t((t * shape.heads + head) * dv)];
         for (int64_t c = 0; c < dv; ++c)
           toV[c] = valueAt(l, values.data(), start + t, c);

@@ -5,7 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// On the CPU in two parallel loops: blocks that became full and old enough are
+// On the CPU in parallel loops: rows whose block 0 is committed get their
+// centre, if they are to have one; blocks that became full and old enough are
 // split, one task per (sequence, block, head); then what is left goes into the
 // tails and smax takes the new scales in, one task per (sequence, head).
 //
@@ -13,6 +14,7 @@
 
 #include "PagedCache.h"
 
+#include "ffd/Centre.h"
 #include "ffd/Split.h"
 
 #include <algorithm>
@@ -154,6 +156,7 @@ void PagedCache::appendOnCpu(const Input &input,
     int64_t block;
   };
   std::vector<Work> work;
+  std::vector<size_t> starting; // sequences that commit their block 0
   for (size_t i = 0; i < tokens.size(); ++i) {
     const Sequence &sequence = sequences[size_t(tokens[i].slot)];
     const int64_t done = sequence.committed[size_t(input.layer)];
@@ -161,9 +164,19 @@ void PagedCache::appendOnCpu(const Input &input,
         blocksAt(sequence.length[size_t(input.layer)] + tokens[i].count, done);
     for (int64_t block = done; block < after; ++block)
       work.push_back({i, block});
+    if (centred() && done == 0 && after > 0)
+      starting.push_back(i);
   }
   const int64_t heads = shape.heads;
   ThreadPool &pool = owner->pool();
+  pool.parallelFor(int64_t(starting.size()) * heads, [&](int64_t task) {
+    const NewTokens &row = tokens[starting[size_t(task / heads)]];
+    std::vector<uint16_t> joined;
+    int64_t stride;
+    const uint16_t *k = keysOf(input, row, 0, task % heads, joined, stride);
+    centreOf(shape.spec, k, stride,
+             centreRow(input.layer, row.slot, task % heads));
+  });
   pool.parallelFor(int64_t(work.size()) * heads, [&](int64_t task) {
     const Work &w = work[size_t(task / heads)];
     commitBlock(input, tokens[w.tokens], w.block, task % heads);
@@ -180,40 +193,77 @@ void PagedCache::appendOnCpu(const Input &input,
     pool.parallelFor(tails, finish);
 }
 
+/// The tokens of a block that is to be committed, K or V, as they are: in the
+/// input, or, where it begins in the tail, joined in `joined`.
+static const uint16_t *joinBlock(const uint16_t *tail, int64_t old,
+                                 const uint16_t *input, int64_t inputStride,
+                                 int64_t tokens, int64_t dim,
+                                 std::vector<uint16_t> &joined,
+                                 int64_t &stride) {
+  stride = inputStride;
+  if (old == 0)
+    return input;
+  joined.resize(size_t(tokens * dim));
+  std::memcpy(joined.data(), tail, size_t(old * dim) * 2);
+  for (int64_t t = old; t < tokens; ++t)
+    std::memcpy(joined.data() + t * dim, input + t * inputStride,
+                size_t(dim) * 2);
+  stride = dim;
+  return joined.data();
+}
+
+int64_t PagedCache::oldTokens(const Input &input, const NewTokens &tokens,
+                              int64_t block) const {
+  const int64_t size = shape.spec.quant_block;
+  const int64_t length =
+      sequences[size_t(tokens.slot)].length[size_t(input.layer)];
+  return std::clamp<int64_t>(length - block * size, 0, size);
+}
+
+const uint16_t *PagedCache::keysOf(const Input &input, const NewTokens &tokens,
+                                   int64_t block, int64_t head,
+                                   std::vector<uint16_t> &joined,
+                                   int64_t &stride) const {
+  const Sequence &sequence = sequences[size_t(tokens.slot)];
+  const int64_t size = shape.spec.quant_block, d = shape.spec.head_dim;
+  const int64_t length = sequence.length[size_t(input.layer)];
+  const int64_t inTail =
+      (block - sequence.committed[size_t(input.layer)]) * size;
+  // Where the block lies in the input, even if it begins before it.
+  const int64_t row = tokens.row + block * size - length;
+  return joinBlock(tailK(input.layer, tokens.slot, head) + inTail * d,
+                   oldTokens(input, tokens, block),
+                   input.k + row * input.kToken + head * input.kHead,
+                   input.kToken, size, d, joined, stride);
+}
+
 void PagedCache::commitBlock(const Input &input, const NewTokens &tokens,
                              int64_t block, int64_t head) {
   const Sequence &sequence = sequences[size_t(tokens.slot)];
   const int64_t size = shape.spec.quant_block, layer = input.layer;
-  const int64_t first = block * size; // token
   const int64_t length = sequence.length[size_t(layer)];
-  const int64_t tailStart = sequence.committed[size_t(layer)] * size;
+  const int64_t before = sequence.committed[size_t(layer)];
   const int64_t page = sequence.pages[size_t(block)];
   const int64_t d = shape.spec.head_dim, dv = shape.spec.value_dim;
+  const int64_t old = oldTokens(input, tokens, block);
 
-  // Where the block lies in the input, even if it begins before it.
-  const int64_t row = tokens.row + first - length;
-  const uint16_t *k = input.k + row * input.kToken + head * input.kHead;
-  const uint16_t *v = input.v + row * input.vToken + head * input.vHead;
-  int64_t kStride = input.kToken, vStride = input.vToken;
+  const int64_t row = tokens.row + block * size - length;
+  int64_t kStride, vStride;
   std::vector<uint16_t> kJoined, vJoined;
-  const int64_t old = std::clamp<int64_t>(length - first, 0, size);
-  if (old > 0) { // it begins in the tail
+  const uint16_t *k = keysOf(input, tokens, block, head, kJoined, kStride);
+  const uint16_t *v =
+      joinBlock(tailV(layer, tokens.slot, head) + (block - before) * size * dv,
+                old, input.v + row * input.vToken + head * input.vHead,
+                input.vToken, size, dv, vJoined, vStride);
+  if (centred()) {
+    // The tail of a row with committed blocks is relative already.
+    const int64_t relative = before > 0 ? old : 0;
     kJoined.resize(size_t(size * d));
-    vJoined.resize(size_t(size * dv));
-    std::memcpy(kJoined.data(),
-                tailK(layer, tokens.slot, head) + (first - tailStart) * d,
-                size_t(old * d) * 2);
-    std::memcpy(vJoined.data(),
-                tailV(layer, tokens.slot, head) + (first - tailStart) * dv,
-                size_t(old * dv) * 2);
-    for (int64_t t = old; t < size; ++t) {
-      std::memcpy(kJoined.data() + t * d, k + t * kStride, size_t(d) * 2);
-      std::memcpy(vJoined.data() + t * dv, v + t * vStride, size_t(dv) * 2);
-    }
+    centreKeys(shape.spec, k + relative * kStride, kStride, size - relative,
+               centreRow(layer, tokens.slot, head),
+               kJoined.data() + relative * d, d);
     k = kJoined.data();
-    v = vJoined.data();
     kStride = d;
-    vStride = dv;
   }
   splitBlock(shape.spec, k, kStride, thumbnail(layer, page, head),
              residual(layer, page, head));
@@ -244,12 +294,18 @@ void PagedCache::moveTail(const Input &input, const NewTokens &tokens,
     std::memmove(toK, toK + from * d, size_t(stay * d) * 2);
     std::memmove(toV, toV + from * dv, size_t(stay * dv) * 2);
   }
+  const uint16_t *centre =
+      centred() && after > 0 ? centreRow(layer, tokens.slot, head) : nullptr;
+  if (centre && before == 0 && stay > 0)
+    centreKeys(shape.spec, toK, d, stay, centre, toK, d);
   for (int64_t token = std::max(length, start); token < length + tokens.count;
        ++token) {
     const int64_t row = tokens.row + token - length;
-    std::memcpy(toK + (token - start) * d,
-                input.k + row * input.kToken + head * input.kHead,
-                size_t(d) * 2);
+    const uint16_t *k = input.k + row * input.kToken + head * input.kHead;
+    if (centre)
+      centreKeys(shape.spec, k, 0, 1, centre, toK + (token - start) * d, 0);
+    else
+      std::memcpy(toK + (token - start) * d, k, size_t(d) * 2);
     std::memcpy(toV + (token - start) * dv,
                 input.v + row * input.vToken + head * input.vHead,
                 size_t(dv) * 2);

@@ -54,7 +54,8 @@ Status PagedCache::create(std::shared_ptr<Context> context,
     if (options.memory) {
       m = options.memory[layer];
       for (const void *p :
-           {m.thumbnails, m.residuals, m.values, m.smax, m.tail_k, m.tail_v})
+           {m.thumbnails, m.residuals, m.values, m.smax, m.tail_k, m.tail_v,
+            c.centred() ? m.centre : m.smax})
         if (!p || uintptr_t(p) % 16 != 0)
           return Status::invalid(
               "'ffdCacheOptions' field 'memory[" + std::to_string(layer) +
@@ -71,6 +72,9 @@ Status PagedCache::create(std::shared_ptr<Context> context,
           from.allocate("values", int64_t(s.sizes.values), pages, m.values));
       FFD_RETURN_IF_ERROR(
           from.allocate("smax", int64_t(s.sizes.smax), near, m.smax));
+      if (c.centred())
+        FFD_RETURN_IF_ERROR(
+            from.allocate("centres", int64_t(s.sizes.centre), near, m.centre));
       FFD_RETURN_IF_ERROR(
           from.allocate("tails of K", int64_t(s.sizes.tail_k), near, m.tail_k));
       FFD_RETURN_IF_ERROR(
@@ -78,6 +82,9 @@ Status PagedCache::create(std::shared_ptr<Context> context,
     }
     FFD_RETURN_IF_ERROR(
         c.memory->fill(m.smax, 0, int64_t(s.sizes.smax), nullptr));
+    if (c.centred())
+      FFD_RETURN_IF_ERROR(
+          c.memory->fill(m.centre, 0, int64_t(s.sizes.centre), nullptr));
     c.layerMemory.push_back(m);
   }
 
@@ -197,6 +204,11 @@ uint16_t *PagedCache::smaxRow(int64_t layer, int64_t slot, int64_t head) const {
   return static_cast<uint16_t *>(layerMemory[size_t(layer)].smax) +
          (slot * shape.heads + head) * shape.layout.paddedHeadDim();
 }
+uint16_t *PagedCache::centreRow(int64_t layer, int64_t slot,
+                                int64_t head) const {
+  return static_cast<uint16_t *>(layerMemory[size_t(layer)].centre) +
+         (slot * shape.heads + head) * shape.layout.headDim;
+}
 uint16_t *PagedCache::tailK(int64_t layer, int64_t slot, int64_t head) const {
   return static_cast<uint16_t *>(layerMemory[size_t(layer)].tail_k) +
          (slot * shape.heads + head) * shape.tailCapacity *
@@ -272,6 +284,14 @@ Status PagedCache::recomputeSmax(int32_t slot, void *stream) {
       FFD_RETURN_IF_ERROR(memory->write(smaxRow(layer, slot, head), top.data(),
                                         l.scaleBytes(), stream));
     }
+  return Status::success();
+}
+
+Status PagedCache::clearCentres(int32_t slot, void *stream) {
+  for (int64_t layer = 0; centred() && layer < shape.layers; ++layer)
+    FFD_RETURN_IF_ERROR(memory->fill(centreRow(layer, slot, 0), 0,
+                                     shape.heads * shape.layout.headDim * 2,
+                                     stream));
   return Status::success();
 }
 
@@ -413,6 +433,7 @@ Status PagedCache::createSequence(void *stream, int32_t &slot) {
       FFD_RETURN_IF_ERROR(memory->fill(smaxRow(layer, fresh, 0), 0,
                                        shape.heads * shape.layout.scaleBytes(),
                                        stream));
+    FFD_RETURN_IF_ERROR(clearCentres(fresh, stream));
     FFD_RETURN_IF_ERROR(writeLengths(fresh, stream));
     FFD_RETURN_IF_ERROR(clearError(fresh, stream));
     FFD_RETURN_IF_ERROR(writePages(fresh, 0, stream));
@@ -465,6 +486,10 @@ Status PagedCache::fork(int32_t slot, void *stream, int32_t &forked) {
       FFD_RETURN_IF_ERROR(memory->copy(smaxRow(layer, fresh, 0),
                                        smaxRow(layer, slot, 0),
                                        shape.heads * l.scaleBytes(), stream));
+      if (centred())
+        FFD_RETURN_IF_ERROR(memory->copy(centreRow(layer, fresh, 0),
+                                         centreRow(layer, slot, 0),
+                                         shape.heads * l.headDim * 2, stream));
       for (int64_t head = 0; tail > 0 && head < shape.heads; ++head) {
         FFD_RETURN_IF_ERROR(memory->copy(tailK(layer, fresh, head),
                                          tailK(layer, slot, head),
@@ -526,6 +551,8 @@ Status PagedCache::truncate(int32_t slot, int64_t length, void *stream) {
   std::fill(sequence.committed.begin(), sequence.committed.end(), left);
   givePagesBack(sequence, left);
   FFD_RETURN_IF_ERROR(writePages(slot, left, stream));
+  if (left == 0)
+    FFD_RETURN_IF_ERROR(clearCentres(slot, stream));
   return recomputeSmax(slot, stream);
 }
 

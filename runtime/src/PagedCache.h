@@ -110,6 +110,8 @@ private:
   Status writePages(int32_t slot, int64_t first, void *stream);
   Status writeLengths(int32_t slot, void *stream);
   Status recomputeSmax(int32_t slot, void *stream);
+  /// centre_c2: a row without committed blocks has none.
+  Status clearCentres(int32_t slot, void *stream);
   Status writeDelta(int32_t slot, void *stream);
   Status clearError(int32_t slot, void *stream);
   /// `anySlot`: those without a sequence too.
@@ -121,6 +123,9 @@ private:
   uint8_t *residual(int64_t layer, int64_t page, int64_t head) const;
   uint8_t *value(int64_t layer, int64_t page, int64_t head) const;
   uint16_t *smaxRow(int64_t layer, int64_t slot, int64_t head) const;
+  /// Only where centred().
+  uint16_t *centreRow(int64_t layer, int64_t slot, int64_t head) const;
+  bool centred() const { return shape.spec.centre != FFD_CENTRE_NONE; }
   uint16_t *tailK(int64_t layer, int64_t slot, int64_t head) const;
   uint16_t *tailV(int64_t layer, int64_t slot, int64_t head) const;
 
@@ -134,6 +139,14 @@ private:
   Status checkAppend(const ffdAppendBatch &batch, bool capturing, Input &input,
                      std::vector<NewTokens> &tokens) const;
   void appendOnCpu(const Input &input, const std::vector<NewTokens> &tokens);
+  /// Tokens of a block that is to be committed that the tail has.
+  int64_t oldTokens(const Input &input, const NewTokens &tokens,
+                    int64_t block) const;
+  /// The keys of such a block, as tail and input have them; `joined` keeps what
+  /// is in neither alone.
+  const uint16_t *keysOf(const Input &input, const NewTokens &tokens,
+                         int64_t block, int64_t head,
+                         std::vector<uint16_t> &joined, int64_t &stride) const;
   void commitBlock(const Input &input, const NewTokens &tokens, int64_t block,
                    int64_t head);
   void moveTail(const Input &input, const NewTokens &tokens, int64_t head);

@@ -140,6 +140,7 @@ Status PagedCache::appendOnGpu(const ffdAppendBatch &batch, const Input &input,
   a.residuals = m.residuals;
   a.values = m.values;
   a.smax = smaxRow(input.layer, first, 0);
+  a.centre = centred() ? centreRow(input.layer, first, 0) : nullptr;
   a.tail_k = tailK(input.layer, first, 0);
   a.tail_v = tailV(input.layer, first, 0);
   a.page_table = pageTable + first * shape.pageStride;

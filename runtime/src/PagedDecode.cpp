@@ -33,6 +33,7 @@ void PagedCache::fill(int64_t layer, int64_t slot, ffdDecodeArgs &a) const {
   a.residuals = m.residuals;
   a.values = m.values;
   a.smax = smaxRow(layer, slot, 0);
+  a.centre = centred() ? centreRow(layer, slot, 0) : nullptr;
   a.tail_k = tailK(layer, slot, 0);
   a.tail_v = tailV(layer, slot, 0);
   a.page_table = pageTable + slot * shape.pageStride;

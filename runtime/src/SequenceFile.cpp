@@ -7,8 +7,9 @@
 //
 // The stream: 8 bytes of magic; a table of 64-bit little-endian numbers, the
 // last of them its checksum; per layer the committed blocks (thumbnails,
-// residuals and values of all heads), the tails, smax; the checksum of all that
-// follows the table. Nothing is believed before its checksum is right.
+// residuals and values of all heads), the tails, smax, the centres if there are
+// any; the checksum of all that follows the table. Nothing is believed before
+// its checksum is right.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,7 +32,7 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 namespace {
 
 constexpr char kMagic[8] = {'F', 'F', 'D', 'S', 'E', 'Q', '\r', '\n'};
-constexpr int64_t kVersion = 1;
+constexpr int64_t kVersion = 2;
 
 enum Field {
   Version,
@@ -42,6 +43,7 @@ enum Field {
   ScanBits,
   QuantBlock,
   SelectBlock,
+  CentreKind, ///< ffdCentre
   Layers,
   KvHeads,
   Lag,
@@ -53,9 +55,10 @@ enum Field {
   FieldCount
 };
 constexpr const char *kFieldNames[FieldCount] = {
-    "version",   "head_dim",    "value_dim",    "group",  "element",
-    "scan_bits", "quant_block", "select_block", "layers", "kv_heads",
-    "lag",       "length",      "committed",    "delta",  "checksum"};
+    "version", "head_dim",  "value_dim",   "group",
+    "element", "scan_bits", "quant_block", "select_block",
+    "centre",  "layers",    "kv_heads",    "lag",
+    "length",  "committed", "delta",       "checksum"};
 
 /// A stream and the checksum of what went through it.
 class Stream {
@@ -107,6 +110,7 @@ struct PagedCache::Header {
     h.field[ScanBits] = s.spec.scan_bits;
     h.field[QuantBlock] = s.spec.quant_block;
     h.field[SelectBlock] = s.spec.select_block;
+    h.field[CentreKind] = s.spec.centre;
     h.field[Layers] = s.layers;
     h.field[KvHeads] = s.heads;
     h.field[Lag] = s.lag;
@@ -160,6 +164,9 @@ Status PagedCache::save(int32_t slot, ffdWriteFn write, void *user,
     }
     FFD_RETURN_IF_ERROR(
         put(smaxRow(layer, slot, 0), shape.heads * l.scaleBytes()));
+    if (centred())
+      FFD_RETURN_IF_ERROR(
+          put(centreRow(layer, slot, 0), shape.heads * l.headDim * 2));
   }
   const uint32_t crc = out.crc;
   return out.write(&crc, sizeof crc);
@@ -247,6 +254,9 @@ Status PagedCache::load(ffdReadFn read, void *user, void *stream,
       }
       FFD_RETURN_IF_ERROR(
           get(smaxRow(layer, fresh, 0), shape.heads * l.scaleBytes()));
+      if (centred())
+        FFD_RETURN_IF_ERROR(
+            get(centreRow(layer, fresh, 0), shape.heads * l.headDim * 2));
     }
     const uint32_t crc = in.crc;
     uint32_t stated;

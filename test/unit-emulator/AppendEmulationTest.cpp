@@ -47,7 +47,10 @@ public:
                              : mlir::Type(mlir::BFloat16Type::get(&context));
     auto attribute = mlir::ffd::SpecAttr::get(
         &context, spec.head_dim, spec.value_dim, spec.group, element,
-        spec.scan_bits, spec.quant_block, spec.select_block);
+        spec.scan_bits, spec.quant_block, spec.select_block,
+        /*residualBits=*/8, /*queryTokens=*/1,
+        spec.centre == FFD_CENTRE_ROW ? mlir::ffd::Centre::row
+                                      : mlir::ffd::Centre::none);
     mlir::ScopedDiagnosticHandler handler(&context,
                                           [&](mlir::Diagnostic &diagnostic) {
                                             error += diagnostic.str() + "\n";
@@ -143,8 +146,9 @@ public:
     const float size = c.content == Content::Tiny
                            ? (spec.element == FFD_F16 ? 3e-7f : 2e-30f)
                            : 1.0f;
+    const float mean = spec.centre == FFD_CENTRE_ROW ? 3 : 0;
     for (uint16_t &x : k)
-      x = f32ToElement(spec.element, size * normal(random));
+      x = f32ToElement(spec.element, size * (normal(random) + mean));
     for (uint16_t &x : v)
       x = f32ToElement(spec.element, normal(random));
     fillContent(c.content);
@@ -163,6 +167,8 @@ public:
     residuals = memory(pages * heads * layout.residualBytes());
     values = memory(pages * heads * layout.valueBytes());
     smax = memory(batch * heads * layout.paddedHeadDim() * 2);
+    centre = memory(
+        spec.centre == FFD_CENTRE_ROW ? batch * heads * spec.head_dim * 2 : 0);
     tailK = memory(batch * heads * tailTokens * spec.head_dim * 2);
     tailV = memory(batch * heads * tailTokens * spec.value_dim * 2);
     errors = std::make_unique<DeviceMemory>(size_t(batch * 4), 0);
@@ -211,6 +217,7 @@ public:
     a.residuals = residuals->data();
     a.values = values->data();
     a.smax = smax->data();
+    a.centre = spec.centre == FFD_CENTRE_ROW ? centre->data() : nullptr;
     a.tail_k = tailK->data();
     a.tail_v = tailV->data();
     a.page_table = dTable.as<int32_t>();
@@ -245,6 +252,7 @@ public:
         residuals->buffer("residuals"),
         values->buffer("values"),
         smax->buffer("smax"),
+        centre->buffer("centre"),
         tailK->buffer("tail_k"),
         tailV->buffer("tail_v"),
         errors->buffer("errors"),
@@ -317,6 +325,10 @@ public:
                           row * layout.paddedHeadDim() * 2,
                       size_t(layout.paddedHeadDim() * 2)) != 0)
         return testing::AssertionFailure() << "smax of row " << row;
+      if (spec.centre == FFD_CENTRE_ROW && lengths[size_t(s)] > 0 &&
+          std::memcmp(centre->data() + row * spec.head_dim * 2,
+                      cache->centre(s, h), size_t(spec.head_dim) * 2) != 0)
+        return testing::AssertionFailure() << "centre of row " << row;
       for (bool isKey : {true, false}) {
         const int64_t width = isKey ? spec.head_dim : spec.value_dim;
         const uint8_t *got =
@@ -340,7 +352,7 @@ public:
   std::vector<uint8_t> bytes() {
     std::vector<uint8_t> all;
     for (DeviceMemory *m : {thumbnails.get(), residuals.get(), values.get(),
-                            smax.get(), tailK.get(), tailV.get()})
+                            smax.get(), centre.get(), tailK.get(), tailV.get()})
       all.insert(all.end(), m->data(), m->data() + m->size());
     return all;
   }
@@ -353,8 +365,8 @@ public:
   int64_t tokens = 0, pageStride = 0, pages = 0, tailTokens = 0;
   std::vector<uint16_t> k, v; ///< [batch][tokens][heads][dim]
   std::vector<int32_t> lengths, table, reserved;
-  std::unique_ptr<DeviceMemory> thumbnails, residuals, values, smax, tailK,
-      tailV, errors, workspace;
+  std::unique_ptr<DeviceMemory> thumbnails, residuals, values, smax, centre,
+      tailK, tailV, errors, workspace;
 
 private:
   static std::unique_ptr<DeviceMemory> memory(int64_t bytes) {
@@ -415,6 +427,17 @@ std::vector<Case> cases() {
                       lags[(i + i / 4) % 4], splits[(i + i / 3) % 3],
                       (i / 2 + i / 8) % 2 == 1, contents[(i + i / 5) % 5],
                       stories[(i + i / 16) % 4]});
+    // Some of them over centred keys too.
+    if (i % 4 == 1) {
+      Case c = result.back();
+      const size_t n = i / 4;
+      c.spec.centre = FFD_CENTRE_ROW;
+      c.lag = lags[n % 4];
+      c.splits = splits[n % 3];
+      c.content = contents[n % 5];
+      c.steps = stories[(n + n / 4) % 4];
+      result.push_back(c);
+    }
     ++i;
   }
   return result;

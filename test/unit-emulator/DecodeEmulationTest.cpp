@@ -12,6 +12,8 @@
 
 #include "CheckCase.h"
 
+#include "ffd/Float16.h"
+
 #include <ctime>
 #include <tuple>
 
@@ -105,6 +107,40 @@ TEST_P(QueryTokensEmulation, MatchesReference) {
     EXPECT_TRUE(matchesReference(c)) << "lag " << lag;
   }
 }
+
+/// lse over centred keys is that of the keys themselves: one piece, several and
+/// a plan, head tiles, query tokens, rows with and without committed blocks.
+class CentredEmulation : public testing::TestWithParam<QueryTokensCase> {};
+
+TEST_P(CentredEmulation, MatchesReference) {
+  auto [group, tokens, headDim, element, bits, arch, splits] = GetParam();
+  CaseShape shape;
+  shape.spec = makeSpec(headDim, 64, group, element, bits, 16);
+  shape.spec.query_tokens = tokens;
+  shape.spec.centre = FFD_CENTRE_ROW;
+  shape.lengths = {600, 0, 1, 127, 128 + tokens};
+  shape.keySpread = 0.5;
+  shape.lag = tokens - 1;
+  shape.delta = 1;
+  std::string error;
+  EmulatedDecode decode(shape.spec, arch, error);
+  ASSERT_EQ(error, "");
+  RandomCase c(shape, uint32_t(headDim));
+  for (size_t i = 0; i < c.k.size(); ++i)
+    c.k[i] = f32ToElement(element, elementToF32(element, c.k[i]) +
+                                       float(i % size_t(headDim) % 3) / 2);
+  c.build();
+  const emulator::Report report = decode.run(c, splits, {}, 2);
+  ASSERT_TRUE(report.ok) << report.str();
+  EXPECT_TRUE(matchesReference(c));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Few, CentredEmulation,
+    testing::Values(QueryTokensCase{4, 1, 128, FFD_F16, 2, "sm_90a", 2},
+                    QueryTokensCase{1, 1, 64, FFD_BF16, 4, "sm_80", 1},
+                    QueryTokensCase{16, 1, 256, FFD_F16, 2, "sm_90a", 0},
+                    QueryTokensCase{3, 3, 80, FFD_BF16, 2, "sm_80", 3}));
 
 INSTANTIATE_TEST_SUITE_P(
     Few, QueryTokensEmulation,

@@ -96,7 +96,7 @@ ffdStatus ApiCase::append(const std::vector<int32_t> &sequences,
     std::vector<uint16_t> k(size_t(rows * options.kv_heads * spec.head_dim));
     std::vector<uint16_t> v(size_t(rows * options.kv_heads * spec.value_dim));
     for (uint16_t &x : k)
-      x = f32ToElement(spec.element, keySpread * normal(random));
+      x = f32ToElement(spec.element, keySpread * normal(random) + keyMean);
     for (uint16_t &x : v)
       x = f32ToElement(spec.element, normal(random));
     ffdAppendBatch batch;
@@ -266,9 +266,13 @@ void ApiCase::checkGather(int32_t sequence) {
         << ffdLastErrorMessage();
     EXPECT_EQ(v, t.v[size_t(layer)]);
     const std::unique_ptr<SplitCache> oracle = fresh(sequence, layer);
+    const bool centred = spec.centre == FFD_CENTRE_ROW && t.committed > 0;
     for (int64_t token = 0; token < t.length; ++token)
       for (int64_t head = 0; head < options.kv_heads; ++head)
         for (int64_t c = 0; c < spec.head_dim; ++c) {
+          const float centre =
+              centred ? elementToF32(spec.element, oracle->centre(0, head)[c])
+                      : 0;
           const size_t at =
               size_t((token * options.kv_heads + head) * spec.head_dim + c);
           uint16_t expected = t.k[size_t(layer)][at];
@@ -278,7 +282,13 @@ void ApiCase::checkGather(int32_t sequence) {
                 spec.element,
                 float(reconstructAt(spec, oracle->thumbnail(page, head),
                                     oracle->residual(page, head),
-                                    token % spec.quant_block, c)));
+                                    token % spec.quant_block, c)) +
+                    centre);
+          } else if (centred) {
+            const uint16_t d = f32ToElement(
+                spec.element, elementToF32(spec.element, expected) - centre);
+            expected = f32ToElement(spec.element,
+                                    elementToF32(spec.element, d) + centre);
           }
           ASSERT_EQ(k[at], expected) << "token " << token;
         }

@@ -42,6 +42,7 @@ protected:
     fake->kernel = ReferenceDecode::entry;
     fake->append = append;
     theSpec = makeSpec(64, 32, 2);
+    theSpec.centre = centre();
     ReferenceDecode::setEntrySpec(theSpec);
     ASSERT_NE(mkdtemp(folder), nullptr);
     for (const Program program : {Program::Decode, Program::Append}) {
@@ -82,6 +83,9 @@ protected:
     rmdir(folder);
   }
 
+  virtual int32_t centre() const { return FFD_CENTRE_NONE; }
+  void randomLife();
+
   ffdCacheOptions options() const {
     ffdCacheOptions o = ApiCase::small(theSpec);
     o.sequences = 4;
@@ -96,11 +100,12 @@ protected:
   void *stream = nullptr;
 };
 
-TEST_F(ApiCuda, RandomLife) {
+void ApiCuda::randomLife() {
   for (int lag : {0, 9}) {
     ffdCacheOptions o = options();
     o.lag = lag;
     ApiCase c(o, uint32_t(lag) + 1, context);
+    c.keyMean = 2;
     const int32_t a = c.create(), b = c.create();
     ASSERT_EQ(c.append({a, b}, {300, 0}), FFD_SUCCESS) << ffdLastErrorMessage();
     c.check({a, b});
@@ -123,11 +128,22 @@ TEST_F(ApiCuda, RandomLife) {
     }
     c.check({a, e, d});
     c.checkGather(d);
+    ASSERT_EQ(c.truncate(a, 0), FFD_SUCCESS) << ffdLastErrorMessage();
+    ASSERT_EQ(c.append({a}, {30}), FFD_SUCCESS);
+    c.check({a});
     int32_t errors = -1;
     FFD_OK(ffdCacheGetErrors(c.cache, &errors, nullptr));
     EXPECT_EQ(errors, 0);
   }
 }
+
+TEST_F(ApiCuda, RandomLife) { randomLife(); }
+
+class ApiCudaCentred : public ApiCuda {
+  int32_t centre() const override { return FFD_CENTRE_ROW; }
+};
+
+TEST_F(ApiCudaCentred, RandomLife) { randomLife(); }
 
 /// One captured step; everything else happens between its replays.
 TEST_F(ApiCuda, GraphsOutliveGrowth) {

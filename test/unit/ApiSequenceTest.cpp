@@ -37,11 +37,16 @@ ffdSequenceInfo infoOf(ffdCache *cache, int32_t sequence) {
 /// Lengths at and around multiples of the block, in ragged batches, as chunks
 /// and as single tokens.
 TEST(ApiSequence, RaggedAppendsEqualAFreshCache) {
-  for (int lag : {0, 1, 7, 128, 200}) {
+  for (auto [lag, centre] :
+       {std::pair(0, 0), std::pair(1, 0), std::pair(7, 0), std::pair(128, 0),
+        std::pair(200, 0), std::pair(0, 1), std::pair(7, 1),
+        std::pair(200, 1)}) {
     ffdCacheOptions options = ApiCase::small(makeSpec(64, 48, 2));
     options.lag = lag;
     options.layers = 1;
+    options.spec.centre = centre;
     ApiCase c(options, uint32_t(lag) + 3);
+    c.keyMean = float(3 * centre);
     const int32_t a = c.create(), b = c.create(), d = c.create(),
                   e = c.create();
     ASSERT_EQ(c.append({a, b, d}, {127, 128, 1}), FFD_SUCCESS)
@@ -66,11 +71,52 @@ TEST(ApiSequence, AllElementsAndBits) {
   for (const ffdSpec &spec : allSplitSpecs()) {
     ffdCacheOptions options = ApiCase::small(spec);
     options.layers = 1;
-    ApiCase c(options, 5);
+    for (int centre : {FFD_CENTRE_NONE, FFD_CENTRE_ROW}) {
+      options.spec.centre = centre;
+      ApiCase c(options, 5);
+      c.keyMean = float(2 * centre);
+      const int32_t a = c.create();
+      ASSERT_EQ(c.append({a}, {100}), FFD_SUCCESS);
+      ASSERT_EQ(c.append({a}, {200}), FFD_SUCCESS);
+      c.check({a});
+    }
+  }
+}
+
+/// A row has a centre as long as it has its first block, and the next first
+/// block brings another.
+TEST(ApiSequence, CentresGoWithTheFirstBlock) {
+  for (int element : {FFD_F16, FFD_BF16}) {
+    ffdCacheOptions options = ApiCase::small(makeSpec(80, 48, 2, element));
+    options.spec.centre = FFD_CENTRE_ROW;
+    ApiCase c(options, 8);
+    c.keyMean = 5;
     const int32_t a = c.create();
-    ASSERT_EQ(c.append({a}, {100}), FFD_SUCCESS);
-    ASSERT_EQ(c.append({a}, {200}), FFD_SUCCESS);
+    ASSERT_EQ(c.append({a}, {127}), FFD_SUCCESS);
     c.check({a});
+    c.checkGather(a);
+    const int32_t early = c.fork(a); // before there is one
+    ASSERT_EQ(c.append({a}, {1}), FFD_SUCCESS);
+    c.check({a, early});
+    ASSERT_EQ(c.append({a}, {250}), FFD_SUCCESS);
+    const int32_t late = c.fork(a);
+    ASSERT_EQ(c.truncate(a, 128), FFD_SUCCESS);
+    c.keyMean = -20;
+    ASSERT_EQ(c.append({a, early, late}, {140, 140, 140}), FFD_SUCCESS);
+    c.check({a, early, late});
+    c.checkGather(a);
+    c.checkGather(early);
+    ASSERT_EQ(c.truncate(a, 0), FFD_SUCCESS);
+    c.check({a});
+    ASSERT_EQ(c.append({a}, {100}), FFD_SUCCESS); // keys as they are
+    c.check({a});
+    ASSERT_EQ(c.append({a}, {100}), FFD_SUCCESS); // and another centre
+    c.check({a, late});
+    c.free(a);
+    EXPECT_EQ(c.create(), a); // a slot that had one
+    ASSERT_EQ(c.append({a}, {90}), FFD_SUCCESS);
+    c.check({a});
+    c.checkGather(a);
   }
 }
 
@@ -79,7 +125,9 @@ TEST(ApiSequence, RandomLife) {
   for (uint32_t seed = 0; seed < 6; ++seed) {
     ffdCacheOptions options = ApiCase::small(makeSpec(64, 16, 1));
     options.lag = seed % 2 ? 5 : 0;
+    options.spec.centre = seed < 3 ? FFD_CENTRE_NONE : FFD_CENTRE_ROW;
     ApiCase c(options, seed);
+    c.keyMean = seed < 3 ? 0.0f : 2.0f;
     std::mt19937 random(seed + 100);
     for (int step = 0; step < 60; ++step) {
       std::vector<int32_t> live;
@@ -261,19 +309,23 @@ TEST(ApiSequence, UnevenLayers) {
 TEST(ApiSequence, CallersPagesAndMemory) {
   ffdCacheOptions options = ApiCase::small();
   options.caller_pages = 1;
+  options.spec.centre = FFD_CENTRE_ROW;
   ffdCacheSizes sizes = {};
   sizes.struct_size = sizeof sizes;
   FFD_OK(ffdCacheMeasure(&options, &sizes));
-  std::vector<HostBuffer> buffers(12);
+  std::vector<HostBuffer> buffers(14);
   std::vector<ffdLayerMemory> memory(2);
   for (size_t layer = 0; layer < 2; ++layer) {
     void **fields[] = {&memory[layer].thumbnails, &memory[layer].residuals,
                        &memory[layer].values,     &memory[layer].smax,
-                       &memory[layer].tail_k,     &memory[layer].tail_v};
+                       &memory[layer].tail_k,     &memory[layer].tail_v,
+                       &memory[layer].centre};
     const uint64_t bytes[] = {sizes.thumbnails, sizes.residuals, sizes.values,
-                              sizes.smax,       sizes.tail_k,    sizes.tail_v};
-    for (int i = 0; i < 6; ++i) {
-      HostBuffer &buffer = buffers[layer * 6 + size_t(i)];
+                              sizes.smax,       sizes.tail_k,    sizes.tail_v,
+                              sizes.centre};
+    EXPECT_EQ(sizes.centre, 6 * 2 * 128 * 2);
+    for (int i = 0; i < 7; ++i) {
+      HostBuffer &buffer = buffers[layer * 7 + size_t(i)];
       ASSERT_TRUE(buffer.allocate("x", int64_t(bytes[i]), 0xFF).ok());
       *fields[i] = buffer.data();
     }
@@ -298,6 +350,13 @@ TEST(ApiSequence, CallersPagesAndMemory) {
       << "a committed block has its page for good";
   EXPECT_EQ(ffdSequenceSetPages(c.cache, a, 3, bad, 1, nullptr),
             FFD_INVALID_ARGUMENT);
+  memory[1].centre = nullptr;
+  ffdCache *none = nullptr;
+  EXPECT_EQ(ffdCacheCreate(referenceContext(), &options, &none),
+            FFD_INVALID_ARGUMENT);
+  options.spec.centre = FFD_CENTRE_NONE; // plain keys need no memory for it
+  FFD_OK(ffdCacheCreate(referenceContext(), &options, &none));
+  ffdCacheDestroy(none);
   memory[1].values = nullptr;
   ffdCache *broken = nullptr;
   EXPECT_EQ(ffdCacheCreate(referenceContext(), &options, &broken),

@@ -12,6 +12,7 @@
 
 #include "ReferenceAppend.h"
 
+#include "ffd/Centre.h"
 #include "ffd/Spec.h"
 #include "ffd/Split.h"
 
@@ -73,6 +74,19 @@ void ffd::referenceAppend(const ffdSpec &spec, const ffdAppendArgs &a) {
                                t * a.v_token_stride + h * a.v_head_stride;
         k.insert(k.end(), newK, newK + d);
         v.insert(v.end(), newV, newV + dv);
+      }
+      if (spec.centre == FFD_CENTRE_ROW) {
+        uint16_t *c = static_cast<uint16_t *>(a.centre) + row * d;
+        const int64_t tokens = int64_t(k.size()) / d;
+        if (before == 0)
+          std::fill_n(c, d, uint16_t(0));
+        if (before == 0 && after > 0)
+          centreOf(spec, k.data(), d, c);
+        // What was relative before stays so.
+        const int64_t relative = before > 0 ? tail : 0;
+        if (after > 0)
+          centreKeys(spec, &k[size_t(relative * d)], d, tokens - relative, c,
+                     &k[size_t(relative * d)], d);
       }
       auto *smax = static_cast<uint16_t *>(a.smax) + row * l.paddedHeadDim();
       if (before == 0 && after > 0)

@@ -27,7 +27,7 @@ using namespace ffd;
 
 namespace {
 
-constexpr int kSlots = 64;
+constexpr int kSlots = 128;
 ffdSpec specs[kSlots];
 int used = 0;
 std::mutex mutex;

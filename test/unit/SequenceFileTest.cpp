@@ -49,10 +49,14 @@ ffdCacheInfo infoOf(ffdCache *cache) {
 }
 
 TEST(SequenceFile, RoundTrip) {
-  for (int64_t length : {0, 1, 127, 128, 500}) {
+  bool centre = false;
+  for (int64_t length : {0, 1, 127, 128, 500, 501, 128, 127}) {
     ffdCacheOptions options = ApiCase::small(makeSpec(64, 32, 2));
     options.lag = 3;
+    options.spec.centre = centre ? FFD_CENTRE_ROW : FFD_CENTRE_NONE;
+    centre |= length == 500; // from then on
     ApiCase c(options, uint32_t(length));
+    c.keyMean = 4;
     const int32_t a = c.create();
     ASSERT_EQ(c.append({a}, {int32_t(length)}), FFD_SUCCESS);
     if (length == 128 * 3 + 116)
@@ -139,6 +143,8 @@ TEST(SequenceFile, OtherCaches) {
         << ffdLastErrorMessage();
     EXPECT_EQ(infoOf(other.cache).sequences, 0);
   };
+  refused("has centre 0, expected the cache's 1",
+          [](ffdCacheOptions &o) { o.spec.centre = FFD_CENTRE_ROW; });
   refused("has head_dim 64, expected the cache's 128",
           [](ffdCacheOptions &o) { o.spec.head_dim = 128; });
   refused("has value_dim 64",

@@ -217,7 +217,9 @@ Expected<ProgramTiming> Bench::time(DecodeKernel &kernel, Pool &pool,
 
 /// The plan of a batch, made on the device: checked, then timed.
 Error Bench::measurePlan(Pool &pool, int64_t target, Point &point) {
-  Expected<DecodeKernel *> kernel = find(Program::Plan, pool.shape().spec);
+  ffdSpec spec = pool.shape().spec;
+  spec.centre = FFD_CENTRE_NONE; // of the spec nothing matters to it
+  Expected<DecodeKernel *> kernel = find(Program::Plan, spec);
   if (!kernel)
     return kernel.takeError();
   auto &planner = static_cast<CudaKernel &>(**kernel);
@@ -258,6 +260,7 @@ Error makeSplitCache(const PoolShape &shape, const Sequence &sequence,
   const SequenceOptions &source = sequence.options();
   SplitCacheOptions request;
   request.spec = shape.spec;
+  request.spec.centre = FFD_CENTRE_NONE; // the sequence's keys have theirs
   request.batch = request.kvBatch = 1;
   request.kvHeads = shape.kvHeads;
   request.tokens = source.tokens;
@@ -354,6 +357,7 @@ Error Bench::measureExact(PoolShape shape, Point &point) {
     point.exact = known->second;
     return Error::success();
   }
+  shape.spec.centre = FFD_CENTRE_NONE; // exact attention knows none
   Expected<DecodeKernel *> kernel = find(Program::Exact, shape.spec);
   if (!kernel) {
     point.exactNote = toString(kernel.takeError());

@@ -45,6 +45,17 @@ public:
     for (int64_t i = 0; i < spec.group * spec.head_dim; ++i)
       q.push_back(elementToF32(spec.element, from[i]));
     scores.resize(size_t(spec.group * length));
+    shift.resize(size_t(spec.group));
+  }
+
+  /// Over centred keys, lse is that of the keys themselves (centre_c4).
+  void addCentre() {
+    const std::vector<uint16_t> &c = sequence.centres();
+    for (int64_t i = 0; blocks > 0 && !c.empty() && i < int64_t(q.size()); ++i)
+      shift[size_t(i / spec.head_dim)] +=
+          q[size_t(i)] / std::sqrt(double(spec.head_dim)) *
+          elementToF32(spec.element,
+                       c[size_t(head * spec.head_dim + i % spec.head_dim)]);
   }
 
   double &score(int64_t g, int64_t t) { return scores[size_t(g * length + t)]; }
@@ -152,8 +163,9 @@ public:
         errors += (got - want) * (got - want);
       }
       if (length > 0)
-        result.lseError = std::max(result.lseError,
-                                   std::fabs(lse[g] - (top + std::log(sum))));
+        result.lseError = std::max(
+            result.lseError,
+            std::fabs(lse[g] - (top + std::log(sum) + shift[size_t(g)])));
     }
     if (squares > 0)
       result.outError = std::max(result.outError, std::sqrt(errors / squares));
@@ -166,7 +178,7 @@ public:
   const int64_t row, head, length, blocks;
 
 private:
-  std::vector<double> q, scores;
+  std::vector<double> q, scores, shift;
 };
 } // namespace
 
@@ -261,6 +273,7 @@ Expected<CheckResult> checkSparse(const Pool &pool, const Sequence &sequence,
     RowCheck check(pool, sequence, row);
     const uint8_t *mask = kept.data() + row * pool.keptStride();
     std::vector<double> coarse;
+    check.addCentre();
     check.scoreSplit(cache, mask, coarse, threads);
     check.scoreExact(check.blocks * s.spec.quant_block);
     result.maskErrors += check.maskErrors(coarse, mask, delta);

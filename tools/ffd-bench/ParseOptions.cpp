@@ -96,6 +96,10 @@ static cl::opt<std::string> kvTypeOpt("kv-type", cl::cat(optionCategory),
                                       cl::init("f16"),
                                       cl::value_desc("f16|bf16"),
                                       cl::desc("Element type (default f16)"));
+static cl::opt<std::string>
+    centreOpt("centre", cl::cat(optionCategory), cl::init("none"),
+              cl::value_desc("none|row"),
+              cl::desc("What keys are relative to (default none)"));
 static cl::opt<int> scanBitsOpt("scan-bits", cl::cat(optionCategory),
                                 cl::init(2), cl::value_desc("2|4|8"),
                                 cl::desc("Bits of a thumbnail code (default "
@@ -239,6 +243,9 @@ static Error parseTable(Options &o) {
     if (given)
       return error("options --table and --{0} are both given, expected one",
                    name);
+  if (centreOpt == "row")
+    return error("options --table and --centre=row are both given, expected "
+                 "plain keys");
   if (scanBitsOpt.getNumOccurrences())
     return error("options --table and --scan-bits are both given, expected "
                  "one: a table has scan bits of its own");
@@ -281,6 +288,8 @@ Error ffd::bench::parseOptions(Options &o) {
                  "--target=emulate",
                  targetOpt.getValue());
   if (Error e = expectOneOf("kv-type", kvTypeOpt, {"f16", "bf16"}))
+    return e;
+  if (Error e = expectOneOf("centre", centreOpt, {"none", "row"}))
     return e;
   if (Error e = expectOneOf("pages", pagesOpt, {"shuffled", "contiguous"}))
     return e;
@@ -348,6 +357,7 @@ Error ffd::bench::parseOptions(Options &o) {
   o.spec.element = kvTypeOpt == "bf16" ? FFD_BF16 : FFD_F16;
   o.spec.scan_bits = scanBitsOpt;
   o.spec.quant_block = 128;
+  o.spec.centre = centreOpt == "row" ? FFD_CENTRE_ROW : FFD_CENTRE_NONE;
   for (int64_t headDim : o.headDims)
     for (int64_t group : o.groups)
       for (int64_t select : o.selectBlocks) {

@@ -190,6 +190,18 @@ Pool::createSplit(const PoolShape &shape, const Sequence &sequence,
     return std::move(e);
   if (Error e = put(p.smax, machine, "smax", scales))
     return std::move(e);
+  // A sequence without committed blocks has none, whatever the others have.
+  std::vector<uint16_t> centres;
+  for (int64_t i = 0; i < copies && !sequence.centres().empty(); ++i) {
+    const bool some =
+        committedBlocks(shape.spec, shape.lengths[size_t(i % shape.batch)],
+                        shape.lag) > 0;
+    for (uint16_t c : sequence.centres())
+      centres.push_back(some ? c : 0);
+  }
+  if (!centres.empty())
+    if (Error e = put(p.centre, machine, "centres", centres))
+      return std::move(e);
   if (Error e = p.kept.allocate(machine.cuda(), "kept mask",
                                 shape.rows() * p.selectStride))
     return std::move(e);
@@ -320,6 +332,8 @@ ffdDecodeArgs Pool::args(int64_t i, int64_t splits, bool withKept) const {
   a.values = values.as<uint8_t>();
   a.smax =
       smax.as<uint16_t>(first * s.kvHeads * layoutOf(s.spec).paddedHeadDim());
+  if (s.spec.centre != FFD_CENTRE_NONE)
+    a.centre = centre.as<uint16_t>(first * s.kvHeads * s.spec.head_dim);
   a.page_table = pageTable.as<int32_t>(first * pageStride);
   a.page_stride = pageStride;
   a.kept = withKept ? kept.as<uint8_t>() : nullptr;

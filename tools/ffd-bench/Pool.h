@@ -91,7 +91,8 @@ private:
   Machine &machine;
   std::vector<uint16_t> hostQ;
   Memory q, lengths, delta, out, lse, kept, workspace;
-  Memory thumbnails, residuals, values, smax, pageTable, tailK, tailV, plan;
+  Memory thumbnails, residuals, values, smax, centre, pageTable, tailK, tailV,
+      plan;
   int64_t pieces = 0; ///< of the plan; 0: none
   bool sparse = false;
   int64_t pageStride = 0, selectStride = 0, tailStride = 0;

@@ -104,7 +104,8 @@ void Report::printHead(raw_ostream &os) const {
     os << options.kvHeads << " kv heads";
   os << ", " << elementName(options.spec.element) << ", ";
   if (options.table == Table::None)
-    os << options.spec.scan_bits << "-bit scan, ";
+    os << options.spec.scan_bits << "-bit scan"
+       << (options.spec.centre == FFD_CENTRE_ROW ? " of centred keys, " : ", ");
   os << "delta " << text("%g", options.delta);
   if (options.keeps.size() == 1)
     os << ", keep " << text("%g", options.keep());
@@ -340,6 +341,7 @@ void Report::writeContext(json::OStream &json) const {
     json.attribute("kv_heads", options.kvHeads);
     json.attribute("element", elementName(options.spec.element));
     json.attribute("scan_bits", options.spec.scan_bits);
+      json.attribute("centre", centreName(options.spec.centre));
     json.attribute("delta", number(options.delta));
     json.attribute("keep", options.keep());
     json.attribute("tail", options.tail);

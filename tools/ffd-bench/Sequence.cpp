@@ -14,6 +14,7 @@
 
 #include "../ffd-run/Errors.h"
 
+#include "ffd/Centre.h"
 #include "ffd/Float16.h"
 
 #include <algorithm>
@@ -226,6 +227,18 @@ void Sequence::fillValues(int64_t head, const Head &h, int64_t block) {
   }
 }
 
+/// Makes the keys of a head relative to the mean of its first block.
+void Sequence::centreHead(int64_t head) {
+  const SequenceOptions &o = settings;
+  if (o.tokens < kBlock)
+    return;
+  int64_t dim = o.spec.head_dim;
+  uint16_t *to = keys.as<uint16_t>() + head * o.tokens * dim;
+  uint16_t *c = centre.data() + head * dim;
+  centreOf(o.spec, to, dim, c);
+  centreKeys(o.spec, to, dim, o.tokens, c, to, dim);
+}
+
 /// The largest scan score of every query over one committed block.
 void Sequence::scanBlock(int64_t head, int64_t block) {
   const SequenceOptions &o = settings;
@@ -296,9 +309,13 @@ Sequence::generate(const SequenceOptions &options, ThreadPool &pool) {
     int64_t head = i / all, block = i % all;
     s.fillKeys(head, made[size_t(head)], block);
     s.fillValues(head, made[size_t(head)], block);
-    if (block < blocks)
-      s.scanBlock(head, block);
   });
+  if (o.spec.centre != FFD_CENTRE_NONE) {
+    s.centre.resize(size_t(heads * o.spec.head_dim));
+    pool.parallelFor(heads, [&](int64_t head) { s.centreHead(head); });
+  }
+  pool.parallelFor(heads * blocks,
+                   [&](int64_t i) { s.scanBlock(i / blocks, i % blocks); });
   return std::move(result);
 }
 

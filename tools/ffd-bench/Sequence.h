@@ -43,7 +43,8 @@ public:
   static llvm::Expected<std::unique_ptr<Sequence>>
   generate(const SequenceOptions &options, ThreadPool &pool);
 
-  /// [kvHeads][tokens][dim], elements.
+  /// [kvHeads][tokens][dim], elements. Where the spec has a centre, keys are
+  /// relative to it already.
   const uint16_t *k(int64_t head = 0, int64_t token = 0) const {
     return keys.as<uint16_t>() +
            (head * settings.tokens + token) * settings.spec.head_dim;
@@ -52,6 +53,8 @@ public:
     return values.as<uint16_t>() +
            (head * settings.tokens + token) * settings.spec.value_dim;
   }
+  /// [kvHeads][head_dim], what keys are relative to; empty for plain ones.
+  const std::vector<uint16_t> &centres() const { return centre; }
   /// Writes [kvHeads * group][head_dim] elements: queries that keep the share
   /// `keep` of the blocks of the first `length` tokens.
   void queries(int variant, int64_t length, double keep, uint16_t *q) const;
@@ -67,11 +70,13 @@ private:
   void makeHead(int64_t head, Head &h);
   void fillKeys(int64_t head, const Head &h, int64_t block);
   void fillValues(int64_t head, const Head &h, int64_t block);
+  void centreHead(int64_t head);
   void scanBlock(int64_t head, int64_t block);
   double tailScore(int64_t head, const float *q, int64_t length) const;
 
   SequenceOptions settings;
   HostBuffer keys, values;
+  std::vector<uint16_t> centre;
   std::vector<float> raw;  ///< [head][variant][group][dim], not yet scaled
   std::vector<float> best; ///< [head][block][variant][group] largest scan score
 };

@@ -59,7 +59,7 @@ double now() {
 
 struct Flags {
   int steps = 10000, slots = 8, layers = 2, heads = 2, lag = 0, check = 250;
-  int hostPages = 0, cpu = 1;
+  int hostPages = 0, cpu = 1, centre = 0;
   std::string kernels, compiler, cache;
 };
 
@@ -90,6 +90,7 @@ public:
     spec.scan_bits = 2;
     spec.quant_block = 128;
     spec.select_block = 16;
+    spec.centre = f.centre ? FFD_CENTRE_ROW : FFD_CENTRE_NONE;
     const double start = now();
     ffdKernel *kernel = nullptr;
     OK(ffdKernelCreate(gpu, &spec, &kernel));
@@ -210,18 +211,18 @@ private:
     return which == Cpu ? nullptr : driver.stream();
   }
 
-  uint16_t number(float spread) {
+  uint16_t number(float spread, float mean = 0) {
     // Cheap and near enough to normal.
     float sum = -2;
     for (int i = 0; i < 4; ++i)
       sum += float(random() & 0xFFFF) / 65536;
-    return ffd::f32ToF16(sum * 1.7f * spread);
+    return ffd::f32ToF16(sum * 1.7f * spread + mean);
   }
 
   void draw() {
     for (Layer &l : inputs) {
       for (uint16_t &x : l.hostK)
-        x = number(1);
+        x = number(1, f.centre ? 2 : 0);
       for (uint16_t &x : l.hostV)
         x = number(1);
       for (uint16_t &x : l.hostQ)
@@ -528,6 +529,7 @@ int main(int count, char **arguments) {
                {"check-every", &flags.check, nullptr},
                {"host-pages", &flags.hostPages, nullptr},
                {"cpu", &flags.cpu, nullptr},
+               {"centre", &flags.centre, nullptr},
                {"kernel-dir", nullptr, &flags.kernels},
                {"compiler", nullptr, &flags.compiler},
                {"kernel-cache", nullptr, &flags.cache}};
@@ -548,7 +550,8 @@ int main(int count, char **arguments) {
     if (!taken) {
       std::printf("usage: ffd-soak [--steps=10000] [--slots=8] [--layers=2] "
                   "[--heads=2] [--lag=0] [--check-every=250] "
-                  "[--host-pages=0|1] [--cpu=1|0] [--kernel-dir=DIR] "
+                  "[--host-pages=0|1] [--cpu=1|0] [--centre=0|1] "
+                  "[--kernel-dir=DIR] "
                   "[--compiler=libffd-jit.so] [--kernel-cache=DIR]\n");
       return argument == "--help" ? 0 : 2;
     }

@@ -147,6 +147,18 @@ public:
   Value bitcast(Type type, Value a) {
     return LLVM::BitcastOp::create(*this, type, a);
   }
+  /// The low and high half of a word of two elements, exactly, in f32.
+  Value lowFloat(Value word, Type element) {
+    if (element.isBF16())
+      return bitcast(f32(), shl(word, 16));
+    return arith::ExtFOp::create(*this, f32(),
+                                 bitcast(getF16Type(), trunc(i16(), word)));
+  }
+  Value highFloat(Value word, Type element) {
+    if (element.isBF16())
+      return bitcast(f32(), band(word, int64_t(0xFFFF0000)));
+    return lowFloat(shr(word, 16), element);
+  }
 
   //===--- Vectors
   //---------------------------------------------------------===//

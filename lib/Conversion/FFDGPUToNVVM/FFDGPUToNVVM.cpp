@@ -37,7 +37,8 @@ static std::optional<Results> lowerOp(WarpBuilder &b, Operation *op) {
             GPUOrderedDotOp, GPUScaleFragmentOp, GPUFoldOp, GPUCentreOp,
             GPUScanTileOp, GPUPushKeepOp, GPUKeepMaskOp, GPUDotTileOp,
             GPURefineTileOp, GPUSoftmaxStepOp, GPUAccumulateOp, GPUKeyMaximaOp,
-            GPUSplitScaleOp, GPUSplitTileOp, GPUAddCounterOp>(
+            GPUSplitScaleOp, GPUSplitTileOp, GPURelativeKeysOp, GPUAddKeysOp,
+            GPUCentreKeyOp, GPUAddCounterOp>(
           [&](auto concrete) { return std::optional(lower(b, concrete)); })
       .Default([](Operation *) { return std::nullopt; });
 }

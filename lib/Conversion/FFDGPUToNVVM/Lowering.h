@@ -88,18 +88,6 @@ public:
   Value fma2(Value a, Value b, Value c) {
     return ptx(i32(), "fma.rn.f16x2 $0, $1, $2, $3;", "=r,r,r,r", {a, b, c});
   }
-  /// The low and high half of a word of two elements, exactly, in f32.
-  Value lowFloat(Value word, Type element) {
-    if (element.isBF16())
-      return bitcast(f32(), shl(word, 16));
-    return arith::ExtFOp::create(
-        *this, f32(), bitcast(getF16Type(), trunc(i16(), word)));
-  }
-  Value highFloat(Value word, Type element) {
-    if (element.isBF16())
-      return bitcast(f32(), band(word, int64_t(0xFFFF0000)));
-    return lowFloat(shr(word, 16), element);
-  }
   /// Two f32 rounded to elements, `low` in the low half.
   Value packPair(Value low, Value high, Type element) {
     return ptx(i32(),
@@ -164,6 +152,9 @@ Results lower(WarpBuilder &b, GPUKeepMaskOp op);
 Results lower(WarpBuilder &b, GPUKeyMaximaOp op);
 Results lower(WarpBuilder &b, GPUSplitScaleOp op);
 Results lower(WarpBuilder &b, GPUSplitTileOp op);
+Results lower(WarpBuilder &b, GPURelativeKeysOp op);
+Results lower(WarpBuilder &b, GPUAddKeysOp op);
+Results lower(WarpBuilder &b, GPUCentreKeyOp op);
 // Attend.cpp
 Results lower(WarpBuilder &b, GPUDotTileOp op);
 Results lower(WarpBuilder &b, GPURefineTileOp op);

@@ -5,8 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// split_c1 to split_c5 for a tile of 16 tokens. Every rounding here is one of
-// the numerics page; the codes are bit-identical with those of the CPU.
+// split_c1 to split_c5 for a tile of 16 tokens, and what makes its keys
+// relative to the centre of their row. Every rounding here is one of the
+// numerics page; the codes are bit-identical with those of the CPU.
 //
 //===----------------------------------------------------------------------===//
 
@@ -95,4 +96,44 @@ Results mlir::ffd::lower(WarpBuilder &b, GPUSplitTileOp op) {
       residuals.push_back(residual);
     }
   return {b.pack(codes), b.pack(residuals)};
+}
+
+Results mlir::ffd::lower(WarpBuilder &b, GPURelativeKeysOp op) {
+  // c * -1 + k: the instruction that all targets have for both types. One
+  // rounding gives what centre_c3 does with two, and NaN is 0x7FFF.
+  bool bf16 = op.getElement().isBF16();
+  Value minusOne = b.c32(int32_t(bf16 ? 0xBF80BF80 : 0xBC00BC00));
+  SmallVector<Value> keys = b.unpack(op.getKeys());
+  SmallVector<Value> centre = b.unpack(op.getCentre());
+  SmallVector<Value> result;
+  for (auto [k, c] : llvm::zip(keys, centre))
+    result.push_back(b.ptx(b.i32(),
+                           bf16 ? "fma.rn.bf16x2 $0, $1, $2, $3;"
+                                : "fma.rn.f16x2 $0, $1, $2, $3;",
+                           "=r,r,r,r", {c, minusOne, k}));
+  return {b.pack(result)};
+}
+
+Results mlir::ffd::lower(WarpBuilder &b, GPUAddKeysOp op) {
+  SmallVector<Value> sums = b.unpack(op.getSums());
+  SmallVector<Value> keys = b.unpack(op.getKeys());
+  for (size_t i = 0; i < keys.size(); ++i) {
+    Value &low = sums[2 * i], &high = sums[2 * i + 1];
+    low = b.fadd(low, b.lowFloat(keys[i], op.getElement()));
+    high = b.fadd(high, b.highFloat(keys[i], op.getElement()));
+  }
+  return {b.pack(sums)};
+}
+
+Results mlir::ffd::lower(WarpBuilder &b, GPUCentreKeyOp op) {
+  SmallVector<Value> sums = b.unpack(op.getSums());
+  for (size_t width = sums.size() / 2; width > 0; width /= 2)
+    for (size_t i = 0; i < width; ++i)
+      sums[i] = b.fadd(sums[i], sums[i + width]);
+  Value mean = b.fdiv(sums[0], b.cf(float(op.getTokens())));
+  Value bits =
+      b.band(b.packPair(mean, b.cf(0), op.getElement()), int64_t(0xFFFF));
+  Value finite =
+      b.lt(b.band(bits, 0x7FFF), op.getElement().isBF16() ? 0x7F80 : 0x7C00);
+  return {b.select(finite, bits, b.c32(0))};
 }

@@ -29,7 +29,8 @@ AppendPlan::AppendPlan(SpecAttr spec) : spec(spec), layout(spec.getLayout()) {
   factors = maxima + warps * channels * 4;
   flags = factors + channels * 4;
   flag = flags + warps * 4;
-  sharedBytes = flag + 16;
+  centre = flag + 16;
+  sharedBytes = centre + (spec.hasCentre() ? 2 * layout.headDim : 0);
 }
 
 Value AppendEmitter::arg(AppendArg which) {
@@ -205,17 +206,101 @@ Value AppendEmitter::plane(AppendArg which, Value slot, int64_t bytes) {
   return b.at(arg(which), b.mul(slot, bytes));
 }
 
+/// The row's centre in memory.
+Value AppendEmitter::centreRow() {
+  return b.at(arg(AppendArg::centre), scaled(row, 2 * layout.headDim));
+}
+
+/// Words of keys, relative to those of the centre where they are not yet.
+Value AppendEmitter::relative(Value words, Value centre, Value isRaw) {
+  Value d = GPURelativeKeysOp::create(b, words.getType(), words, centre,
+                                      plan.spec.getElement());
+  return b.select(isRaw, d, words);
+}
+
+/// centre_c1 from block 0, whose tokens are as they came: a thread has eight
+/// channels of every eighth token; then one channel.
+void AppendEmitter::computeCentre() {
+  const int64_t chunks = layout.headDim / 8, sums = 8;
+  Type element = plan.spec.getElement();
+  b.ifThen(b.lt(thread, chunks * sums), [&] {
+    Value part = b.udiv(thread, b.c32(chunks));
+    Value chunk = b.sub(thread, b.mul(part, b.c32(chunks)));
+    // Loads of four tokens are under way at a time.
+    const int64_t together = 4;
+    Value total =
+        b.loop(part, b.c32(layout.quantBlock), b.c32(together * sums),
+               {b.zeros(b.floats(8))},
+               [&](Value token, ValueRange sofar) -> SmallVector<Value> {
+                 SmallVector<Value> keys;
+                 for (int64_t i = 0; i < together; ++i)
+                   keys.push_back(b.load(
+                       b.words(4),
+                       b.at(tokenRow(b.add(token, i * sums), AppendArg::tail_k,
+                                     layout.headDim, AppendArg::k,
+                                     AppendArg::k_token_stride,
+                                     AppendArg::k_head_stride),
+                            b.shl(chunk, 4)),
+                       16));
+                 Value sum = sofar[0];
+                 for (Value k : keys)
+                   sum =
+                       GPUAddKeysOp::create(b, sum.getType(), sum, k, element);
+                 return {sum};
+               })
+            .front();
+    SmallVector<Value> entries = b.unpack(total);
+    Value to =
+        b.at(sharedAt(plan.maxima, part, 4 * layout.headDim), b.shl(chunk, 5));
+    for (size_t i = 0; i < entries.size(); i += 4)
+      b.store(b.pack(ArrayRef<Value>(entries).slice(i, 4)),
+              b.at(to, int64_t(4 * i)), 16);
+  });
+  GPUTeamBarrierOp::create(b);
+  b.ifThen(b.lt(thread, layout.headDim), [&] {
+    SmallVector<Value> parts;
+    for (int64_t i = 0; i < sums; ++i)
+      parts.push_back(b.load(
+          b.f32(),
+          b.at(shared(plan.maxima + 4 * layout.headDim * i), b.shl(thread, 2)),
+          4));
+    Value c = GPUCentreKeyOp::create(b, b.i32(), b.pack(parts),
+                                     layout.quantBlock, element);
+    b.store(b.trunc(b.i16(), c), b.at(shared(plan.centre), b.shl(thread, 1)),
+            2);
+  });
+}
+
+/// Puts the row's centre into shared memory where blocks are committed. Pieces
+/// of a row that has none yet compute it each: the tail and the input stay as
+/// they are until all have.
+void AppendEmitter::findCentre() {
+  starts = b.band(b.eq(first, 0), b.gt(end, b.c32(0)));
+  b.ifThen(b.gt(end, first), [&] {
+    b.ifThen(starts, [&] { computeCentre(); });
+    Value chunk = b.lt(thread, layout.headDim / 8);
+    b.ifThen(b.band(b.bnot(starts), chunk), [&] {
+      b.store(b.load(b.words(4), b.at(centreRow(), b.shl(thread, 4)), 16),
+              b.at(shared(plan.centre), b.shl(thread, 4)), 16);
+    });
+    GPUTeamBarrierOp::create(b);
+  });
+}
+
 /// The lane's keys of its warp's tile: per group and register two words.
 Value AppendEmitter::loadKeys(Value block) {
   Value token =
       b.add(b.add(b.mul(block, layout.quantBlock), b.shl(warp, 4)), g);
-  SmallVector<Value> rows;
-  for (int64_t half : {0, 8})
+  SmallVector<Value> rows, isRaw;
+  for (int64_t half : {0, 8}) {
+    Value number = b.add(token, half);
     rows.push_back(
-        b.at(tokenRow(b.add(token, half), AppendArg::tail_k, layout.headDim,
-                      AppendArg::k, AppendArg::k_token_stride,
-                      AppendArg::k_head_stride),
+        b.at(tokenRow(number, AppendArg::tail_k, layout.headDim, AppendArg::k,
+                      AppendArg::k_token_stride, AppendArg::k_head_stride),
              b.shl(tq, 3)));
+    if (centred())
+      isRaw.push_back(b.bor(starts, b.ge(number, length)));
+  }
   SmallVector<Value> words;
   for (int64_t group = 0; group < layout.channelGroups(); ++group)
     for (int64_t i = 0; i < 4; ++i) {
@@ -225,6 +310,12 @@ Value AppendEmitter::loadKeys(Value block) {
         continue;
       }
       Value pair = b.load(b.words(2), b.at(rows[i & 1], 2 * channel), 8);
+      if (centred())
+        pair = relative(
+            pair,
+            b.load(b.words(2),
+                   b.at(shared(plan.centre + 2 * channel), b.shl(tq, 3)), 8),
+            isRaw[i & 1]);
       words.append({b.get(pair, 0), b.get(pair, 1)});
     }
   return b.pack(words);
@@ -381,6 +472,8 @@ LogicalResult AppendEmitter::emitCommit(TileDistributeOp loop) {
     return loop.emitOpError("does not load, split, store and yield its block, "
                             "expected what --ffd-tile makes");
 
+  if (centred())
+    findCentre();
   Value from = b.add(first, this->split);
   largest[loop.getResult()] =
       b.loop(from, end, splits, {b.c32(0)},
@@ -422,6 +515,19 @@ void AppendEmitter::mergeScales(Value running) {
   });
 }
 
+/// The centre of a row that had no committed blocks: that of its block 0, or 0.
+/// The tail is stored after a barrier and reads it from there.
+void AppendEmitter::storeCentre() {
+  Value chunk = b.lt(thread, layout.headDim / 8);
+  b.ifThen(b.band(starts, chunk), [&] {
+    b.store(b.load(b.words(4), b.at(shared(plan.centre), b.shl(thread, 4)), 16),
+            b.at(centreRow(), b.shl(thread, 4)), 16);
+  });
+  b.ifThen(b.band(b.eq(end, 0), chunk), [&] {
+    b.store(b.zeros(b.words(4)), b.at(centreRow(), b.shl(thread, 4)), 16);
+  });
+}
+
 /// Moves the tokens that stay behind the committed blocks, then adds the new
 /// ones. A step's source is the step's own room at the earliest, if blocks were
 /// committed, else the input.
@@ -446,6 +552,14 @@ void AppendEmitter::storeTail(AppendArg tail, int64_t width, AppendArg input,
                                             input, tokenStride, headStride);
                     Value data =
                         b.load(b.words(4), b.at(source, b.shl(chunk, 4)), 16);
+                    if (centred() && tail == AppendArg::tail_k) {
+                      Value c = b.load(b.words(4),
+                                       b.at(centreRow(), b.shl(chunk, 4)), 16);
+                      Value isNew = b.ge(b.add(base, index), length);
+                      data = relative(
+                          data, c,
+                          b.band(b.gt(end, b.c32(0)), b.bor(starts, isNew)));
+                    }
                     b.store(data,
                             b.at(tailRow(index, tail, width), b.shl(chunk, 4)),
                             16);
@@ -492,6 +606,8 @@ LogicalResult AppendEmitter::emitFinish(TileFinishAppendOp op) {
                           "loop, expected one");
   auto finish = [&](Value top) {
     mergeScales(top);
+    if (centred())
+      storeCentre();
     storeTail(AppendArg::tail_k, layout.headDim, AppendArg::k,
               AppendArg::k_token_stride, AppendArg::k_head_stride);
     storeTail(AppendArg::tail_v, layout.valueDim, AppendArg::v,

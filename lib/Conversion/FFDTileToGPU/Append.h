@@ -32,6 +32,7 @@ struct AppendPlan {
   int64_t factors; ///< f32 [channel]: what the keys are multiplied with
   int64_t flags;   ///< i32 [warp]: a page id was bad
   int64_t flag;    ///< of the arrival
+  int64_t centre;  ///< element [head_dim]: c of the row, if keys are centred
   int64_t sharedBytes;
 };
 
@@ -51,7 +52,13 @@ private:
   LogicalResult emitFinish(TileFinishAppendOp op);
 
   Value checkPages();
+  bool centred() const { return plan.spec.hasCentre(); }
+  void findCentre();
+  void computeCentre();
+  void storeCentre();
+  Value relative(Value words, Value centre, Value isRaw);
   Value loadKeys(Value block);
+  Value centreRow();
   Value splitKeys(Value keys, Value slot, Value running);
   void storeKeys(Value keys, Value slot);
   void storeValues(Value block, Value slot);
@@ -90,6 +97,7 @@ private:
   DenseMap<int, Value> args;
   Value thread, lane, warp, g, tq;
   Value row, split, splits, sequence, head; // i32
+  Value starts; ///< this append commits the row's block 0 (i1)
   /// Tokens of the sequence before, its first new row, its new tokens;
   /// committed blocks before and after (i32).
   Value length, begin, count, first, end;

@@ -73,9 +73,6 @@ static LogicalResult lowerKernel(TileTeamsOp teams, const GPUArch &arch) {
   auto function = teams->getParentOfType<FunctionOpInterface>();
   if (failed(checkKernelArguments(teams)))
     return failure();
-  if (teams.getSpec().hasCentre())
-    return teams.emitOpError("has centre = row, expected none: only the CPU "
-                             "lowering takes centred keys yet");
   for (Operation &op : function.getFunctionBody().front())
     if (!isa<TileTeamsOp, CacheViewOp>(op) &&
         !op.hasTrait<OpTrait::IsTerminator>())

@@ -71,6 +71,8 @@ void KernelEmitter::writeOutput(Value h, Value dim, ArrayRef<Value> output,
   b.ifThen(b.band(given, b.eq(dim, 0)), [&] {
     Value log = GPULog2Op::create(b, b.f32(), sum);
     Value lse = b.fmul(b.fadd(reference, log), b.cf(kLn2));
+    if (centred)
+      lse = b.fadd(lse, centreScore(h));
     lse = b.select(empty, b.infinity(/*negative=*/true), lse);
     b.store(lse, b.at(arg(KernelArg::lse), b.shl(index, 2)), 4);
   });
@@ -231,10 +233,16 @@ void KernelEmitter::mergePieces() {
 
 LogicalResult KernelEmitter::emitFinish(TileFinishOp op) {
   emitCoordinates(/*again=*/true);
+  centred = bool(op.getCache());
+  if (centred && !plan.traits.refines)
+    return op.emitOpError("has a centre in a program that refines nothing, "
+                          "expected the ops that --ffd-tile makes");
   const StateValue &state = states[op.getState()];
   for (int64_t t = 0; t < plan.headTiles; ++t) {
     // Nobody uses the rings, or the tile before, any more.
     teamBarrier();
+    if (centred && t == 0)
+      scoreCentre();
     storeWarpState(state, t);
     teamBarrier();
     mergeWarps(t);

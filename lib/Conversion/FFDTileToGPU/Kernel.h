@@ -151,6 +151,10 @@ private:
                    Value reference);
   Value partialAddress(Value split, Value head);
 
+  // Centre.cpp: what lse lacks over centred keys.
+  void scoreCentre();
+  Value centreScore(Value headInGroup);
+
   //===--- Small things
   //----------------------------------------------------===//
 
@@ -192,6 +196,7 @@ private:
   Value length;       ///< i32: visible tokens of the sequence
   DenseMap<int, Value> args;
   Value keptGiven;         ///< i1, null if the program has no kept mask
+  bool centred = false;    ///< lse takes in the centre of the row
   bool countsKept = false; ///< the program has a kept mask, which is counted
   Value ringBase, warpBarriers;
 

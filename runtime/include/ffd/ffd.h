@@ -195,6 +195,8 @@ typedef struct ffdLayerMemory {
   void *smax;       /* [sequences][kv_heads][padded head_dim] element         */
   void *tail_k;     /* [sequences][kv_heads][tail capacity][head_dim]         */
   void *tail_v;     /* [sequences][kv_heads][tail capacity][value_dim]        */
+  void *centre;     /* [sequences][kv_heads][head_dim] element, where the spec
+                       has FFD_CENTRE_ROW; else not used                      */
 } ffdLayerMemory;
 
 typedef struct ffdCacheOptions {
@@ -232,6 +234,7 @@ typedef struct ffdCacheSizes {
   uint64_t sequence_bytes; /* of one slot in all layers, tables included      */
   uint64_t total_bytes;    /* of the whole cache                              */
   int64_t tail_capacity;   /* token rows of a tail                            */
+  uint64_t centre;         /* bytes of one layer's memory; 0 for plain keys   */
 } ffdCacheSizes;
 
 /* What a cache of these options takes; allocates nothing. The caller sets
@@ -280,7 +283,8 @@ FFD_API ffdStatus ffdSequenceFork(ffdCache *cache, int32_t sequence,
  * a committed block is FFD_UNSUPPORTED: its 16-bit keys no longer exist. A tail
  * can thereby get shorter than `lag`, on CUDA only with a lag of 0
  * (FFD_UNSUPPORTED otherwise). Where committed blocks go, their pages are given
- * back and smax is recomputed, which waits on CUDA. */
+ * back and smax is recomputed, which waits on CUDA. With FFD_CENTRE_ROW a
+ * sequence keeps its centres until its first block goes. */
 FFD_API ffdStatus ffdSequenceTruncate(ffdCache *cache, int32_t sequence,
                                       int64_t length, ffdStream stream);
 /* The threshold of a sequence in later decodes, at least 0; infinity keeps
