@@ -117,16 +117,31 @@ def FFD_SpecAttr : FFD_Attr<"Spec", "spec"> {
   }];
 }
 
+def FFD_PseudoMax : I32EnumAttr<"PseudoMax", "what a pseudo-max is taken from", [
+    I32EnumAttrCase<"scan", 0>, I32EnumAttrCase<"refined", 1>]> {
+  let cppNamespace = "::mlir::ffd";
+}
+
 def FFD_TopDeltaAttr : FFD_Attr<"TopDelta", "top_delta"> {
   let summary = "keep blocks within delta of the pseudo-max (fusible)";
   let description = [{
-    select_c1 to select_c4 of `docs/numerics.md`. The threshold needs no pass
+    select_c1 to select_c6 of `docs/numerics.md`. The threshold needs no pass
     over the whole row, so selector and computer can be one kernel.
 
+    `pseudo_max` says which scores of the first and the last committed block the
+    pseudo-max is taken from: those of the `scan`, whose noise raises their
+    maximum, or `refined` ones, of thumbnails and residuals. With refined ones
+    the first and the last selection block are always kept (select_c6).
+
     ```mlir
-    #ffd.top_delta
+    #ffd.top_delta<pseudo_max = refined>
     ```
   }];
+  let parameters = (ins
+    DefaultValuedParameter<"::mlir::ffd::PseudoMax",
+        "::mlir::ffd::PseudoMax::scan",
+        "scores of the blocks it looks at">:$pseudo_max);
+  let assemblyFormat = "(`<` struct($pseudo_max)^ `>`)?";
 }
 def FFD_TopKAttr : FFD_Attr<"TopK", "top_k"> {
   let summary = "keep the k best selection blocks of a row";

@@ -187,11 +187,13 @@ def FFD_PseudoMaxOp : FFD_RowOp<"pseudo_max", [AttrSizedResultSegments]> {
   let description = [{
     `row_max[b, h]` is `pm` of select_c1, in scan units; `unit[b, h]` is the
     score of one unit in natural-log units (query_c4). A head whose row must
-    keep everything (select_c3) gets `unit` NaN.
+    keep everything (select_c3) gets `unit` NaN. With `refined`, scores of sink
+    and local tokens are those of select_c5.
 
     Constraints:
     * (pseudo_max_c1) shapes: query `[B, Hq, D]`, outputs `[B, Hq]`, `D` the
-      cache's head dim, `Hq`, where static, a multiple of the group.
+      cache's head dim, `Hq`, where static, a multiple of the group;
+    * (pseudo_max_c2) with `refined` the cache has residuals.
 
     Example:
 
@@ -202,12 +204,12 @@ def FFD_PseudoMaxOp : FFD_RowOp<"pseudo_max", [AttrSizedResultSegments]> {
   }];
   let arguments = (ins FFD_ElementShaped:$query, FFD_CacheType:$cache,
                        F32:$sm_scale, FFD_Shaped<I32, 2>:$row_max,
-                       FFD_Shaped<F32, 2>:$unit);
+                       FFD_Shaped<F32, 2>:$unit, UnitAttr:$refined);
   let results = (outs Optional<TensorRankOf<[I32], [2]>>:$row_max_result,
                       Optional<TensorRankOf<[F32], [2]>>:$unit_result);
   let assemblyFormat = [{
-    `ins` `(` $query `,` $cache `,` $sm_scale `:` type($query) `,`
-    qualified(type($cache)) `)`
+    (`refined` $refined^)? `ins` `(` $query `,` $cache `,` $sm_scale `:`
+    type($query) `,` qualified(type($cache)) `)`
     `outs` `(` $row_max `,` $unit `:` type($row_max) `,` type($unit) `)` attr-dict
     (`->` type($row_max_result)^ `,` type($unit_result))?
   }];
@@ -256,11 +258,14 @@ def FFD_SelectOp : FFD_RowOp<"select"> {
     Bytes beyond the committed blocks stay what they were in the init. `delta`
     holds one threshold per sequence in natural-log units (read by
     `#ffd.top_delta` only). `#ffd.all` reads neither `best`, `row_max` nor
-    `unit`: canonicalisation cuts it off from the ops that compute them.
+    `unit`: canonicalisation cuts it off from the ops that compute them. The
+    `pseudo_max` of `#ffd.top_delta` says of which kind `row_max` is; what is
+    computed here depends on it by select_c6 only.
 
     Constraints:
     * (select_o1) shapes: best `[B, Hq, blocks]`, row_max and unit `[B, Hq]`,
-      delta `[B]`, mask `[B, Hkv, blocks]` with `Hq = group * Hkv` where static.
+      delta `[B]`, mask `[B, Hkv, blocks]` with `Hq = group * Hkv` where static;
+    * (select_o2) `pseudo_max = refined` only with a cache that has residuals.
 
     Example:
 
@@ -335,7 +340,8 @@ def FFD_DecodeOp : FFD_RowOp<"decode", [AttrSizedResultSegments]> {
     * (decode_c1) shapes: query `[B, Hq, D]`, delta `[B]`, out `[B, Hq, Dv]`,
       lse `[B, Hq]`, kept `[B, Hkv, blocks]`;
     * (decode_c2) the selector needs no pass over the whole row:
-      `#ffd.top_delta` or `#ffd.all`.
+      `#ffd.top_delta` or `#ffd.all`;
+    * (decode_c3) `pseudo_max = refined` only with a cache that has residuals.
 
     Example:
 

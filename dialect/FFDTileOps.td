@@ -383,7 +383,11 @@ def FFD_TileScanOp : FFD_TileValueOp<"scan", [Pure]> {
   let summary = "estimated scores of a block, in scan units";
   let description = [{
     scan_c1 and scan_c2: folds the block's scales into the quantised query and
-    multiplies by the codes, exactly.
+    multiplies by the codes, exactly. With a body, whose residuals are all that
+    it reads, the scores are refined ones (select_c5), exact too.
+
+    Constraints:
+    * (scan_t1) a body only where the spec has residuals.
 
     Example:
 
@@ -391,11 +395,14 @@ def FFD_TileScanOp : FFD_TileValueOp<"scan", [Pure]> {
     %a = ffd.tile.scan %qq, %c : (!ffd.query<#s>, !ffd.thumbnail<#s>) -> !ffd.scores<#s>
     ```
   }];
-  let arguments = (ins FFD_QueryType:$query, FFD_ThumbnailType:$thumbnail);
+  let arguments = (ins FFD_QueryType:$query, FFD_ThumbnailType:$thumbnail,
+                       Optional<FFD_BodyType>:$body);
   let results = (outs FFD_ScoresType:$result);
   let assemblyFormat = [{
-    $query `,` $thumbnail attr-dict `:` functional-type(operands, results)
+    $query `,` $thumbnail (`,` $body^)? attr-dict `:`
+    functional-type(operands, results)
   }];
+  let hasVerifier = 1;
 }
 
 def FFD_TileDotOp : FFD_TileValueOp<"dot", [Pure]> {
@@ -453,6 +460,26 @@ def FFD_TileReachOp : FFD_TileValueOp<"reach", [Pure]> {
   let results = (outs FFD_MaskType:$result);
   let assemblyFormat = [{
     $scores `,` $threshold attr-dict `:` functional-type(operands, results)
+  }];
+}
+
+def FFD_TileKeepEndsOp : FFD_TileValueOp<"keep_ends", [Pure]> {
+  let summary = "keep the first and the last selection block of a row";
+  let description = [{
+    select_c6: sets the bit of the first selection block in the mask of block 0,
+    and that of the last one in the mask of block `blocks - 1`.
+
+    Example:
+
+    ```mlir
+    %m1 = ffd.tile.keep_ends %m, %b of %n : (!ffd.mask<#s>) -> !ffd.mask<#s>
+    ```
+  }];
+  let arguments = (ins FFD_MaskType:$mask, Index:$block, Index:$blocks);
+  let results = (outs FFD_MaskType:$result);
+  let assemblyFormat = [{
+    $mask `,` $block `of` $blocks attr-dict `:` `(` qualified(type($mask)) `)`
+    `->` qualified(type($result))
   }];
 }
 

@@ -107,6 +107,11 @@ std::string SpecAttr::getKernelName() const {
 // Selectors and schedule
 //===----------------------------------------------------------------------===//
 
+bool mlir::ffd::isRefined(Attribute selector) {
+  auto topDelta = dyn_cast_if_present<TopDeltaAttr>(selector);
+  return topDelta && topDelta.getPseudoMax() == PseudoMax::refined;
+}
+
 LogicalResult TopKAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                int64_t k) {
   if (k < 1)

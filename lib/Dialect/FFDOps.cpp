@@ -218,8 +218,8 @@ LogicalResult AppendOp::verify() {
   SpecAttr spec = getCache().getType().getSpec();
   StringRef constraint = "append_c1";
   Type keys = getKeys().getType(), values = getValues().getType();
-  if (failed(checkElement(*this, "keys", keys, spec.getElement(),
-                          "append_c2")) ||
+  if (failed(
+          checkElement(*this, "keys", keys, spec.getElement(), "append_c2")) ||
       failed(checkElement(*this, "values", values, spec.getElement(),
                           "append_c2")) ||
       failed(checkSize(*this, "keys", keys, 2, spec.getHeadDim(), "head_dim",
@@ -327,8 +327,20 @@ OpFoldResult CacheViewOp::fold(FoldAdaptor) {
 // Row ops
 //===----------------------------------------------------------------------===//
 
+/// Refined scores are made of residuals.
+static LogicalResult checkRefined(Operation *op, bool refined, SpecAttr spec,
+                                  StringRef constraint) {
+  if (!refined || spec.hasResiduals())
+    return success();
+  return op->emitOpError("takes a refined pseudo-max from a cache with "
+                         "residual_bits = 0, expected residuals (")
+         << constraint << ")";
+}
+
 LogicalResult PseudoMaxOp::verify() {
   SpecAttr spec = getCache().getType().getSpec();
+  if (failed(checkRefined(*this, getRefined(), spec, "pseudo_max_c2")))
+    return failure();
   RowShapes rows(*this, "pseudo_max_c1", spec);
   return success(
       succeeded(rows.query(getQuery().getType(), spec)) &&
@@ -346,7 +358,10 @@ LogicalResult ScanOp::verify() {
 }
 
 LogicalResult SelectOp::verify() {
-  RowShapes rows(*this, "select_o1", getCache().getType().getSpec());
+  SpecAttr spec = getCache().getType().getSpec();
+  if (failed(checkRefined(*this, isRefined(getSelector()), spec, "select_o2")))
+    return failure();
+  RowShapes rows(*this, "select_o1", spec);
   int64_t blocks = cast<ShapedType>(getBest().getType()).getDimSize(2);
   return success(
       succeeded(rows.perQueryHead("best", getBest().getType())) &&
@@ -410,6 +425,8 @@ LogicalResult DecodeOp::verify() {
            << " needs a pass over the whole row, expected #ffd.top_delta or "
               "#ffd.all (decode_c2)";
   SpecAttr spec = getCache().getType().getSpec();
+  if (failed(checkRefined(*this, isRefined(getSelector()), spec, "decode_c3")))
+    return failure();
   RowShapes rows(*this, "decode_c1", spec);
   return success(succeeded(rows.query(getQuery().getType(), spec)) &&
                  succeeded(rows.perSequence("delta", getDelta().getType())) &&

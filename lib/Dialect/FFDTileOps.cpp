@@ -77,10 +77,10 @@ LogicalResult TileDistributeOp::verify() {
     return emitOpError("domain ")
            << stringifyDomain(getDomain()) << " runs over ("
            << getOver().getTypes() << "), expected "
-           << (!isIndex[0]            ? "a work list"
-               : isIndex.size() == 1   ? "(index)"
-               : isIndex.size() == 3   ? "(index, index, index)"
-                                       : "(index, index, index, index)")
+           << (!isIndex[0]           ? "a work list"
+               : isIndex.size() == 1 ? "(index)"
+               : isIndex.size() == 3 ? "(index, index, index)"
+                                     : "(index, index, index, index)")
            << " (distribute_c1)";
 
   Block &block = getRegion().front();
@@ -148,12 +148,19 @@ LogicalResult TileDistributeOp::verify() {
   return success();
 }
 
+LogicalResult TileScanOp::verify() {
+  SpecAttr spec = getQuery().getType().getSpec();
+  if (!getBody() || spec.hasResiduals())
+    return success();
+  return emitOpError("takes a body with residual_bits = 0, expected residuals "
+                     "(scan_t1)");
+}
+
 LogicalResult TileChooseOp::verify() {
   if (isa<TopKAttr, TopPAttr>(getSelector()))
     return success();
   return emitOpError("selector is ")
-         << getSelector()
-         << ", expected #ffd.top_k or #ffd.top_p (choose_c1)";
+         << getSelector() << ", expected #ffd.top_k or #ffd.top_p (choose_c1)";
 }
 
 //===----------------------------------------------------------------------===//
@@ -201,8 +208,7 @@ LogicalResult TileLoadTailOp::verify() {
 static LogicalResult checkTokens(Operation *op, SpecAttr spec, Type keys,
                                  Type values) {
   return success(
-      succeeded(
-          checkElement(op, "keys", keys, spec.getElement(), "tile_c2")) &&
+      succeeded(checkElement(op, "keys", keys, spec.getElement(), "tile_c2")) &&
       succeeded(
           checkElement(op, "values", values, spec.getElement(), "tile_c2")) &&
       succeeded(checkSize(op, "keys", keys, 2, spec.getHeadDim(), "head_dim",

@@ -133,6 +133,7 @@ struct KernelFacts {
   std::string function;
   ::ffd::Program program = ::ffd::Program::Decode;
   unsigned teams = 0;
+  bool refined = false; ///< the pseudo-max is
 
   explicit KernelFacts(ModuleOp module) {
     for (LLVM::LLVMFuncOp kernel : getKernels(module))
@@ -147,6 +148,8 @@ struct KernelFacts {
         function = team->getParentOfType<func::FuncOp>().getName().str();
         ++teams;
       }
+      if (auto scan = dyn_cast<TileScanOp>(op))
+        refined |= bool(scan.getBody());
       if (isa<TileExactExtentOp>(op))
         program = ::ffd::Program::Exact;
       if (isa<TileAppendExtentOp>(op))
@@ -172,7 +175,8 @@ static FailureOr<std::string> finishPackage(::ffd::Package package,
                   static_cast<int32_t>(spec.getSelectBlock()),
                   /*no_residuals=*/spec.hasResiduals() ? 0 : 1,
                   static_cast<int32_t>(spec.getQueryTokens()),
-                  static_cast<int32_t>(spec.getCentre())};
+                  static_cast<int32_t>(spec.getCentre()),
+                  facts.refined ? FFD_PSEUDO_MAX_REFINED : FFD_PSEUDO_MAX_SCAN};
   std::string bytes;
   ::ffd::Status status = package.serialize(bytes);
   if (!status.ok()) {

@@ -13,6 +13,7 @@
 #include "ffd/Driver/Programs.h"
 
 #include "PlanProgram.h"
+#include "mlir/AsmParser/AsmParser.h"
 #include "mlir/Parser/Parser.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -50,7 +51,7 @@ func.func @decode(%q: !query, %thumbnails: memref<?x?x$TBxi8>,
   %max0 = tensor.empty(%batch, %heads) : !heads_i32
   %unit0 = tensor.empty(%batch, %heads) : !heads_f32
   %best0 = tensor.empty(%batch, %heads, %blocks) : !blocks_i32
-  %max, %unit = ffd.pseudo_max ins(%q, %cache, %sm_scale : !query, !cache)
+  %max, %unit = ffd.pseudo_max $REFINED ins(%q, %cache, %sm_scale : !query, !cache)
       outs(%max0, %unit0 : !heads_i32, !heads_f32) -> !heads_i32, !heads_f32
   %best = ffd.scan ins(%q, %cache : !query, !cache) outs(%best0 : !blocks_i32)
       -> !blocks_i32
@@ -124,6 +125,10 @@ static StringRef programText(Program program) {
 OwningOpRef<ModuleOp> mlir::ffd::buildProgram(MLIRContext *context,
                                               Program program, SpecAttr spec,
                                               StringRef selector) {
+  // The pseudo-max is another step than the selection.
+  Attribute rule = parseAttribute(selector, context);
+  if (!rule)
+    return {};
   ::ffd::Layout layout = spec.getLayout();
   std::string specText;
   llvm::raw_string_ostream(specText) << spec;
@@ -134,6 +139,7 @@ OwningOpRef<ModuleOp> mlir::ffd::buildProgram(MLIRContext *context,
       {"$CARG", centred ? ", %centre: memref<?x?x$Dx$E>" : ""},
       {"$CVIEW", centred ? " centre(%centre : memref<?x?x$Dx$E>)" : ""},
       {"$SELECTOR", selector.str()},
+      {"$REFINED", isRefined(rule) ? "refined" : ""},
       {"$SPEC", specText},
       {"$TB", std::to_string(layout.thumbnailBytes())},
       {"$RB", std::to_string(layout.residualBytes())},

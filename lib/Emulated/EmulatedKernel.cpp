@@ -17,6 +17,8 @@
 #include "ffd/Driver/Compiler.h"
 #include "ffd/Driver/Programs.h"
 
+#include "ffd/Selector.h"
+
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Pass/PassManager.h"
@@ -90,11 +92,13 @@ bool EmulatedKernel::lower(const Options &options, std::string &error) {
   cores = number == "80" || number == "86" || number == "89"
               ? emulator::TensorCores::Ampere
               : emulator::TensorCores::Hopper;
-  nvvm = mlir::ffd::buildProgram(&context,
-                                 program == Program::Exact
-                                     ? mlir::ffd::Program::Exact
-                                     : mlir::ffd::Program::Decode,
-                                 attribute, options.selector);
+  nvvm = mlir::ffd::buildProgram(
+      &context,
+      program == Program::Exact ? mlir::ffd::Program::Exact
+                                : mlir::ffd::Program::Decode,
+      attribute,
+      options.selector.empty() ? Selector().attribute(spec.pseudo_max)
+                               : options.selector);
   if (!nvvm)
     return false;
   mlir::PassManager passes(&context);
@@ -260,8 +264,8 @@ Report EmulatedKernel::run(const ffdDecodeArgs &host,
   int64_t grid = extents.rows * args.splits;
   if (!plan.empty()) {
     grid = int64_t(plan.size());
-    bytes =
-        layoutOf(spec).plannedWorkspaceBytes(extents.rows, grid, rowHeads(spec));
+    bytes = layoutOf(spec).plannedWorkspaceBytes(extents.rows, grid,
+                                                 rowHeads(spec));
   }
   GuardedArguments guarded(spec, args, extents, bytes, plan);
   Report report;

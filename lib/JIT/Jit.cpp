@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "ffd/Jit.h"
+#include "ffd/Selector.h"
 #include "ffd/Spec.h"
 
 #include "ffd/Driver/Compiler.h"
@@ -111,6 +112,12 @@ int ffdJitCompile(const ffdSpec *spec, const char *target, const char *program,
   if (spec->element != FFD_F16 && spec->element != FFD_BF16)
     return fail(result, "spec has element " + std::to_string(spec->element) +
                             ", expected FFD_F16 or FFD_BF16");
+  if (spec->pseudo_max != FFD_PSEUDO_MAX_SCAN &&
+      spec->pseudo_max != FFD_PSEUDO_MAX_REFINED)
+    return fail(result, "spec has pseudo_max " +
+                            std::to_string(spec->pseudo_max) +
+                            ", expected FFD_PSEUDO_MAX_SCAN or "
+                            "FFD_PSEUDO_MAX_REFINED");
   Type element = spec->element == FFD_BF16 ? Type(BFloat16Type::get(&context))
                                            : Type(Float16Type::get(&context));
   auto emit = [&] { return emitError(UnknownLoc::get(&context)); };
@@ -125,9 +132,11 @@ int ffdJitCompile(const ffdSpec *spec, const char *target, const char *program,
     return fail(result, messages.empty() ? "spec has a size of 0" : messages);
 
   options.fuse = !split;
-  OwningOpRef<ModuleOp> module =
-      selector.empty() ? buildProgram(&context, which, attr)
-                       : buildProgram(&context, which, attr, selector);
+  // The rule of the specification, unless there is another one.
+  const std::string rule = selector.empty()
+                               ? ::ffd::Selector().attribute(spec->pseudo_max)
+                               : selector.str();
+  OwningOpRef<ModuleOp> module = buildProgram(&context, which, attr, rule);
   if (!module)
     return fail(result, messages);
   auto owner = std::make_unique<Owner>();

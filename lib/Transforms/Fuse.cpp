@@ -79,6 +79,9 @@ struct FuseSelectorAndComputer : OpRewritePattern<AttendOp> {
           pseudoMax.getSmScale() != attend.getSmScale())
         return rewriter.notifyMatchFailure(
             attend, "steps differ in query, cache or softmax scale");
+      if (pseudoMax.getRefined() != isRefined(select.getSelector()))
+        return rewriter.notifyMatchFailure(
+            select, "the rule is of another kind of pseudo-max");
       if (scan->getBlock() != block || pseudoMax->getBlock() != block)
         return rewriter.notifyMatchFailure(attend,
                                            "steps are in several blocks");
@@ -142,7 +145,8 @@ struct DecomposeDecode : OpRewritePattern<DecodeOp> {
     Value best = tensor::EmptyOp::create(rewriter, loc, blocks, i32);
     auto pseudoMax = PseudoMaxOp::create(
         rewriter, loc, rowMax.getType(), unit.getType(), decode.getQuery(),
-        decode.getCache(), decode.getSmScale(), rowMax, unit);
+        decode.getCache(), decode.getSmScale(), rowMax, unit,
+        isRefined(decode.getSelector()));
     auto scan = ScanOp::create(rewriter, loc, best.getType(), decode.getQuery(),
                                decode.getCache(), best);
     auto select = SelectOp::create(rewriter, loc, decode.getKept().getType(),

@@ -90,10 +90,11 @@ static LogicalResult tileDecode(DecodeOp op) {
   program.loadQuery(op.getQuery(), op.getSmScale(), op.getCache());
   Value rowMax, threshold;
   if (isa<TopDeltaAttr>(op.getSelector())) {
-    rowMax = program.pseudoMax(op.getCache());
+    rowMax = program.pseudoMax(op.getCache(), isRefined(op.getSelector()));
     threshold = program.threshold(rowMax, op.getDelta());
   }
-  Value worklist = program.select(op.getCache(), threshold, op.getKept());
+  Value worklist = program.select(op.getCache(), threshold, op.getKept(),
+                                  isRefined(op.getSelector()));
   program.finish(program.attend(op.getCache(), worklist, rowMax), op.getOut(),
                  op.getLse(), op.getCache());
   op.erase();
@@ -153,6 +154,12 @@ static LogicalResult findSteps(SelectOp op, ScanOp &scan,
       scan.getQuery() != pseudoMax.getQuery())
     return op.emitOpError("and its 'ffd.scan' and 'ffd.pseudo_max' differ in "
                           "query or cache, expected the same");
+  if (isa<TopDeltaAttr>(op.getSelector()) &&
+      pseudoMax.getRefined() != isRefined(op.getSelector()))
+    return op.emitOpError("has the selector ")
+           << op.getSelector() << " with the row_max of an 'ffd.pseudo_max' "
+           << (pseudoMax.getRefined() ? "that is" : "that is not")
+           << " refined, expected one kind of pseudo-max";
   return success();
 }
 
@@ -174,11 +181,12 @@ static LogicalResult tileSelect(SelectOp op) {
   if (isa<TopKAttr, TopPAttr>(op.getSelector())) {
     program.choose(op.getSelector(), program.rank(op.getCache()), op.getMask());
   } else {
+    const bool refined = isRefined(op.getSelector());
     Value threshold;
     if (!all)
-      threshold =
-          program.threshold(program.pseudoMax(op.getCache()), op.getDelta());
-    program.select(op.getCache(), threshold, op.getMask());
+      threshold = program.threshold(program.pseudoMax(op.getCache(), refined),
+                                    op.getDelta());
+    program.select(op.getCache(), threshold, op.getMask(), refined);
   }
   op.erase();
   return success();

@@ -58,14 +58,20 @@ Value TileProgram::distribute(Domain domain, ValueRange over, Combiner combiner,
   return op.getResult();
 }
 
-Value TileProgram::pseudoMax(Value cache) {
+Value TileProgram::pseudoMax(Value cache, bool refined) {
   auto view = cache.getDefiningOp<CacheViewOp>();
   Value fromBlocks = distribute(
       Domain::candidates, blocks, Combiner::max, {}, type<RowMaxType>(), {},
       [&](ValueRange arguments) -> Value {
         Value codes = TileLoadThumbnailOp::create(b, type<ThumbnailType>(),
                                                   cache, row, arguments[0]);
-        return TileScanOp::create(b, type<ScoresType>(), query, codes);
+        Value body;
+        if (refined) {
+          Value whole = TileFullOp::create(b, type<MaskType>());
+          body = TileLoadBodyOp::create(b, type<BodyType>(), cache, row,
+                                        arguments[0], whole);
+        }
+        return TileScanOp::create(b, type<ScoresType>(), query, codes, body);
       });
   return distribute(
       Domain::tail, tail, Combiner::max, fromBlocks, type<RowMaxType>(), {},
@@ -84,7 +90,8 @@ Value TileProgram::threshold(Value rowMax, Value delta) {
                                  row);
 }
 
-Value TileProgram::select(Value cache, Value threshold, Value kept) {
+Value TileProgram::select(Value cache, Value threshold, Value kept,
+                          bool keepEnds) {
   return distribute(
       Domain::share, {blocks, split, splits}, Combiner::append, {},
       type<WorklistType>(), {}, [&](ValueRange arguments) -> Value {
@@ -93,11 +100,14 @@ Value TileProgram::select(Value cache, Value threshold, Value kept) {
           Value codes = TileLoadThumbnailOp::create(b, type<ThumbnailType>(),
                                                     cache, row, arguments[0]);
           Value scores =
-              TileScanOp::create(b, type<ScoresType>(), query, codes);
+              TileScanOp::create(b, type<ScoresType>(), query, codes, Value());
           mask = TileReachOp::create(b, type<MaskType>(), scores, threshold);
         } else {
           mask = TileFullOp::create(b, type<MaskType>());
         }
+        if (keepEnds)
+          mask = TileKeepEndsOp::create(b, type<MaskType>(), mask, arguments[0],
+                                        blocks);
         if (kept)
           TileStoreKeptOp::create(b, mask, kept, row, arguments[0]);
         return mask;
@@ -110,7 +120,7 @@ Value TileProgram::rank(Value cache) {
       type<RankingType>(), {}, [&](ValueRange arguments) -> Value {
         Value codes = TileLoadThumbnailOp::create(b, type<ThumbnailType>(),
                                                   cache, row, arguments[0]);
-        return TileScanOp::create(b, type<ScoresType>(), query, codes);
+        return TileScanOp::create(b, type<ScoresType>(), query, codes, Value());
       });
 }
 
@@ -174,9 +184,9 @@ void TileProgram::append(AppendOp op) {
   Type index = b.getIndexType();
   Value cache = op.getCache(), keys = op.getKeys(), values = op.getValues(),
         offsets = op.getOffsets();
-  auto extent = TileAppendExtentOp::create(b, index, index, index, cache, row,
-                                           offsets, op.getReserved(),
-                                           op.getErrors());
+  auto extent =
+      TileAppendExtentOp::create(b, index, index, index, cache, row, offsets,
+                                 op.getReserved(), op.getErrors());
   Value scales = distribute(
       Domain::commit, {extent.getFirst(), extent.getEnd(), split, splits},
       Combiner::scales, {}, type<ScalesType>(), {},

@@ -30,12 +30,14 @@ struct TileProgram {
   /// The row's queries, quantised if there is a cache: `query`.
   void loadQuery(Value memory, Value smScale, Value cache = {});
 
-  /// Pseudo-max over sink and last block, then over the tail.
-  Value pseudoMax(Value cache);
+  /// Pseudo-max over sink and last block, maybe from refined scores, then over
+  /// the tail.
+  Value pseudoMax(Value cache, bool refined);
   Value threshold(Value rowMax, Value delta);
-  /// The work list of blocks that reach the threshold (null: all of them);
-  /// their masks are stored to `kept`, where given.
-  Value select(Value cache, Value threshold, Value kept);
+  /// The work list of blocks that reach the threshold (null: all of them),
+  /// maybe with both ends of the row in any case; their masks are stored to
+  /// `kept`, where given.
+  Value select(Value cache, Value threshold, Value kept, bool keepEnds);
   /// The ranking of the row's selection blocks; the row is one piece.
   Value rank(Value cache);
   /// Stores the blocks that a rule over the whole row keeps.

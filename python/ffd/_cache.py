@@ -57,8 +57,8 @@ class Scan:
     tokens of a row whose query or scales are not finite."""
     pseudo_max: np.ndarray
     """float32 [batch, heads]: the largest score of the first committed block,
-    the last one and the tail; -inf without tokens. Kernels compare in scan
-    units, rounded down."""
+    the last one (both refined, if asked for) and the tail; -inf without tokens.
+    Kernels compare in scan units, rounded down."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,8 @@ class Cache:
 
     def decode(self, q: Any, *, delta: Any = 5.0, sm_scale: float | None = None,
                select_block: int = 16, splits: int = 0, selector: str = "top_delta",
-               execution: str | None = None, pseudo_max: bool = False, scores: bool = False,
+               execution: str | None = None, refined_max: bool = False,
+               pseudo_max: bool = False, scores: bool = False,
                runtime: Runtime | None = None) -> Result:
         """Attends to the kept blocks and the tail: the newest token of each
         sequence asks, or the newest 1 to 8 do.
@@ -212,6 +213,9 @@ class Cache:
             the estimated mass, or "all"; these ignore delta.
         execution: "fused", one kernel, or "split", two that meet in the mask
             (on the CPU); None: fused where the rule can be.
+        refined_max: "top_delta" takes the pseudo-max from scores of thumbnails and
+            residuals, and always keeps both ends (select_c5 and select_c6 of
+            docs/numerics.md): nearer to exact attention, more blocks kept.
         pseudo_max, scores: also compute these (on the CPU, from the integer scan
             that docs/numerics.md defines; it costs a pass over the cache).
 
@@ -224,25 +228,28 @@ class Cache:
         out, lse, kept = self._native.decode(
             runtime_, q, check.deltas(delta, self.batch), scale, block,
             check.integer("splits", splits, 0, 1024), check.text("selector", selector),
-            check.text("execution", execution or ""))
+            check.text("execution", execution or ""), bool(refined_max))
         best = approximate = None
         if pseudo_max or scores:
-            _, _, approximate, best = self._native.scan(runtime_, q, scale, False, bool(scores))
+            _, _, approximate, best = self._native.scan(runtime_, q, scale, False, bool(scores),
+                                                         bool(refined_max))
         return Result(out, lse, kept.view(np.bool_), best if pseudo_max else None, approximate)
 
-    def scan(self, q: Any, *, sm_scale: float | None = None,
+    def scan(self, q: Any, *, sm_scale: float | None = None, refined_max: bool = False,
              runtime: Runtime | None = None) -> Scan:
         """The approximate scores and the pseudo-max of a query, computed on the
         CPU; arguments as of `decode`."""
         units, unit, scores, best = self._native.scan(
-            native(runtime), q, check.sm_scale(sm_scale, self.head_dim), True, True)
+            native(runtime), q, check.sm_scale(sm_scale, self.head_dim), True, True,
+            bool(refined_max))
         assert units is not None and scores is not None
         return Scan(units, unit, scores, best)
 
     def read_bytes(self, kept: np.ndarray | None = None) -> ReadBytes:
         """What a decode reads that keeps `kept`, bool [batch, kv_heads, blocks]
         as `Result.kept`; None: everything. Tokens that sequences share count
-        once for each."""
+        once for each. With refined_max, residuals of up to 256 tokens that are not
+        kept come on top."""
         if kept is None:
             return ReadBytes(**self._native.bytes(None))
         mask = check.host_array("kept", kept)
@@ -267,7 +274,8 @@ class Cache:
 def decode(q: Any, k: Any, v: Any, *, lengths: Any = None, delta: Any = 5.0,
            sm_scale: float | None = None, scan_bits: int = 2, residual_bits: int | None = None,
            select_block: int = 16, lag: int = 0, centre: str = "none", splits: int = 0,
-           selector: str = "top_delta", execution: str | None = None, pseudo_max: bool = False,
+           selector: str = "top_delta", execution: str | None = None, refined_max: bool = False,
+           pseudo_max: bool = False,
            scores: bool = False, runtime: Runtime | None = None) -> Result:
     """Builds a `Cache` of k and v and decodes q over it once; arguments as of
     `Cache` and `Cache.decode`. To decode more than once, keep the cache."""
@@ -275,7 +283,8 @@ def decode(q: Any, k: Any, v: Any, *, lengths: Any = None, delta: Any = 5.0,
                   centre=centre, runtime=runtime)
     return cache.decode(q, delta=delta, sm_scale=sm_scale, select_block=select_block,
                         splits=splits, selector=selector, execution=execution,
-                        pseudo_max=pseudo_max, scores=scores, runtime=runtime)
+                        refined_max=refined_max, pseudo_max=pseudo_max, scores=scores,
+                        runtime=runtime)
 
 
 def exact(q: Any, k: Any, v: Any, *, lengths: Any = None, sm_scale: float | None = None,

@@ -29,6 +29,7 @@ class Runtime:
         execution: str,
         centre: int,
         query_tokens: int,
+        refined_max: bool,
     ) -> str: ...
 
 class Cache:
@@ -53,9 +54,16 @@ class Cache:
         splits: int,
         selector: str,
         execution: str,
+        refined_max: bool,
     ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.uint8]]: ...
     def scan(
-        self, runtime: Runtime, q: Any, sm_scale: float, units: bool, scores: bool
+        self,
+        runtime: Runtime,
+        q: Any,
+        sm_scale: float,
+        units: bool,
+        scores: bool,
+        refined_max: bool,
     ) -> tuple[
         NDArray[np.int32] | None,
         NDArray[np.float32],

@@ -71,8 +71,8 @@ class Runtime:
     def prepare(self, *, head_dim: int, group: int, value_dim: int | None = None,
                 dtype: str = "float16", scan_bits: int = 2, select_block: int = 16,
                 residual_bits: int | None = None, selector: str = "top_delta",
-                execution: str | None = None, program: str = "decode",
-                centre: str = "none", query_tokens: int = 1) -> str:
+                execution: str | None = None, refined_max: bool = False,
+                program: str = "decode", centre: str = "none", query_tokens: int = 1) -> str:
         """Finds or compiles a kernel before it is needed.
 
         head_dim: 64, 80, 96, 128, 192 or 256. value_dim: a multiple of 16 up to
@@ -90,7 +90,8 @@ class Runtime:
                                     group, dtype, scan_bits, select_block,
                                     has_residuals(scan_bits, residual_bits), selector,
                                     execution or "", _arguments.centre(centre),
-                                    _arguments.integer("query_tokens", query_tokens, 1, 8))
+                                    _arguments.integer("query_tokens", query_tokens, 1, 8),
+                                    bool(refined_max))
 
     def __repr__(self) -> str:
         return f"ffd.Runtime('{self.target}', threads={self.threads})"

@@ -192,11 +192,12 @@ struct Cache::Call {
   std::optional<Query> query;
 
   Call(const SplitCache &cache, nb::handle qArray, int selectBlock,
-       float smScale)
+       float smScale, bool refinedMax)
       : spec(cache.spec()) {
     const ElementArray q("q", qArray, 3, 4, kQueryAxes);
     checkQuery(q, cache.batch(), cache.kvHeads(), cache.lag(), spec);
     spec.select_block = selectBlock;
+    spec.pseudo_max = refinedMax ? FFD_PSEUDO_MAX_REFINED : FFD_PSEUDO_MAX_SCAN;
     query.emplace(q);
     cache.fill(args);
     query->fill(args);
@@ -208,9 +209,15 @@ nb::tuple Cache::decode(Runtime &runtime, nb::handle q,
                         const ConstFloats1 &delta, float smScale,
                         int selectBlock, int splits,
                         const std::string &selector,
-                        const std::string &execution) const {
+                        const std::string &execution, bool refinedMax) const {
   const Selector rule = parseSelector(selector, execution);
-  Call call(*cache, q, selectBlock, smScale);
+  if (refinedMax && rule.rule != Rule::TopDelta)
+    raiseValue("argument 'refined_max' is True with selector '" + rule.name() +
+               "', expected 'top_delta'");
+  if (refinedMax && cache->spec().no_residuals)
+    raiseValue("argument 'refined_max' is True with a cache without residuals, "
+               "expected residual_bits 8");
+  Call call(*cache, q, selectBlock, smScale, refinedMax);
   check(checkSpec(call.spec, /*ablations=*/true));
   const size_t batch = size_t(cache->batch());
   if (delta.shape(0) != batch)
@@ -238,8 +245,11 @@ nb::tuple Cache::decode(Runtime &runtime, nb::handle q,
 }
 
 nb::tuple Cache::scan(Runtime &runtime, nb::handle q, float smScale,
-                      bool wantUnits, bool wantScores) const {
-  Call call(*cache, q, 16, smScale);
+                      bool wantUnits, bool wantScores, bool refinedMax) const {
+  if (refinedMax && cache->spec().no_residuals)
+    raiseValue("argument 'refined_max' is True with a cache without residuals, "
+               "expected residual_bits 8");
+  Call call(*cache, q, 16, smScale, refinedMax);
   const Query &query = *call.query;
   int64_t longest = 0;
   for (int64_t s = 0; s < cache->batch(); ++s)

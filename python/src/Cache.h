@@ -43,15 +43,15 @@ public:
   /// too.
   nb::tuple decode(Runtime &runtime, nb::handle q, const ConstFloats1 &delta,
                    float smScale, int selectBlock, int splits,
-                   const std::string &selector,
-                   const std::string &execution) const;
+                   const std::string &selector, const std::string &execution,
+                   bool refinedMax) const;
 
   /// (units [batch, heads, committed tokens] or None, unit [batch, heads],
   /// scores [batch, heads, tokens] or None, pseudo-max [batch, heads]), as
   /// ScanOutputs says; the sizes are those of the longest sequence. Query
   /// tokens as of decode.
   nb::tuple scan(Runtime &runtime, nb::handle q, float smScale, bool units,
-                 bool scores) const;
+                 bool scores, bool refinedMax) const;
 
   /// Bits of c, [batch, kv heads, head dim], or None without centres.
   nb::object centres() const;

@@ -59,7 +59,8 @@ NB_MODULE(_ffd, m) {
           [](Runtime &r, const std::string &program, int headDim, int valueDim,
              int group, const std::string &element, int scanBits,
              int selectBlock, bool residuals, const std::string &selector,
-             const std::string &execution, int centre, int queryTokens) {
+             const std::string &execution, int centre, int queryTokens,
+             bool refinedMax) {
             ffdSpec spec = {};
             spec.head_dim = headDim;
             spec.value_dim = valueDim;
@@ -71,6 +72,8 @@ NB_MODULE(_ffd, m) {
             spec.no_residuals = !residuals;
             spec.centre = centre;
             spec.query_tokens = queryTokens;
+            spec.pseudo_max =
+                refinedMax ? FFD_PSEUDO_MAX_REFINED : FFD_PSEUDO_MAX_SCAN;
             const Selector rule = parseSelector(selector, execution);
             std::string target;
             Status status;
@@ -85,7 +88,7 @@ NB_MODULE(_ffd, m) {
           },
           "program"_a, "head_dim"_a, "value_dim"_a, "group"_a, "element"_a,
           "scan_bits"_a, "select_block"_a, "residuals"_a, "selector"_a,
-          "execution"_a, "centre"_a, "query_tokens"_a);
+          "execution"_a, "centre"_a, "query_tokens"_a, "refined_max"_a);
 
   nb::class_<Cache>(m, "Cache")
       .def(nb::init<Runtime &, nb::handle, nb::handle, std::optional<Lengths>,
@@ -94,9 +97,9 @@ NB_MODULE(_ffd, m) {
            "residuals"_a, "lag"_a, "centre"_a)
       .def("decode", &Cache::decode, "runtime"_a, "q"_a, "delta"_a,
            "sm_scale"_a, "select_block"_a, "splits"_a, "selector"_a,
-           "execution"_a)
+           "execution"_a, "refined_max"_a)
       .def("scan", &Cache::scan, "runtime"_a, "q"_a, "sm_scale"_a, "units"_a,
-           "scores"_a)
+           "scores"_a, "refined_max"_a)
       .def("selects", &Cache::selects, "select_block"_a)
       .def(
           "bytes",

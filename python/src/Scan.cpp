@@ -72,13 +72,19 @@ public:
            g % spec.group;
   }
 
-  /// scan_c1 and scan_c2 of one block: a[head][quant_block].
-  void scanBlock(int64_t block, int32_t *a) const {
+  /// Where a block's part of a plane begins.
+  const uint8_t *blockOf(const void *plane, int64_t bytes,
+                         int64_t block) const {
     const int64_t slot =
         args.page_table[sequence * args.page_stride + block] * args.kv_heads +
         head;
-    const auto *thumbnail = static_cast<const uint8_t *>(args.thumbnails) +
-                            slot * layout.thumbnailBytes();
+    return static_cast<const uint8_t *>(plane) + slot * bytes;
+  }
+
+  /// scan_c1 and scan_c2 of one block: a[head][quant_block].
+  void scanBlock(int64_t block, int32_t *a) const {
+    const uint8_t *thumbnail =
+        blockOf(args.thumbnails, layout.thumbnailBytes(), block);
     if (spec.scan_bits == 16)
       return scanKeys(reinterpret_cast<const uint16_t *>(thumbnail), a);
     std::vector<int32_t> weights(size_t(spec.head_dim));
@@ -94,6 +100,23 @@ public:
         for (int64_t c = 0; c < spec.head_dim; ++c)
           sum += Q[g][size_t(c)] * weights[size_t(c)];
         a[int64_t(g) * spec.quant_block + t] = sum;
+      }
+    }
+  }
+
+  /// select_c5: adds what the residuals of a block say, in whole scan units.
+  void refineBlock(int64_t block, int32_t *a) const {
+    const uint8_t *thumbnail =
+        blockOf(args.thumbnails, layout.thumbnailBytes(), block);
+    const uint8_t *residual =
+        blockOf(args.residuals, layout.residualBytes(), block);
+    for (size_t g = 0; g < heads.size(); ++g) {
+      const std::vector<int32_t> Q = fold(heads[g], thumbnail);
+      for (int64_t t = 0; t < spec.quant_block; ++t) {
+        int32_t sum = 0;
+        for (int64_t c = 0; c < spec.head_dim; ++c)
+          sum += Q[size_t(c)] * (2 * residualAt(layout, residual, t, c) - 255);
+        a[int64_t(g) * spec.quant_block + t] += sum >> 8; // rounds down
       }
     }
   }
@@ -223,25 +246,33 @@ public:
       if (row.finite)
         row.scanBlock(block, a.data());
       for (int64_t g = 0; g < queries; ++g)
-        writeBlock(block, g, &a[size_t(g * row.spec.quant_block)],
-                   end ? &top[size_t(g)] : nullptr);
+        writeBlock(block, g, &a[size_t(g * row.spec.quant_block)]);
+      if (!end)
+        continue;
+      if (row.finite && row.spec.pseudo_max)
+        row.refineBlock(block, a.data());
+      for (int64_t g = 0; g < queries; ++g)
+        for (int64_t t = 0; t < row.spec.quant_block; ++t)
+          top[size_t(g)] =
+              maxNaN(top[size_t(g)],
+                     scoreOf(g, a[size_t(g * row.spec.quant_block + t)]));
     }
     for (int64_t g = 0; g < queries; ++g)
       writeTail(g, top[size_t(g)]);
   }
 
 private:
-  void writeBlock(int64_t block, int64_t g, const int32_t *a, float *top) {
+  float scoreOf(int64_t g, int32_t units) const {
+    return row.finite ? row.heads[size_t(g)].F * float(units) : kNaN;
+  }
+
+  void writeBlock(int64_t block, int64_t g, const int32_t *a) {
     const int64_t quant = row.spec.quant_block, at = row.output(g);
     for (int64_t t = 0; t < quant; ++t) {
-      const float score =
-          row.finite ? row.heads[size_t(g)].F * float(a[t]) : kNaN;
       if (to.units)
         to.units[at * to.unitsStride + block * quant + t] = a[t];
       if (to.scores)
-        to.scores[at * to.scoresStride + block * quant + t] = score;
-      if (top)
-        *top = maxNaN(*top, score);
+        to.scores[at * to.scoresStride + block * quant + t] = scoreOf(g, a[t]);
     }
   }
 

@@ -37,7 +37,8 @@ struct ScanOutputs {
   float *scores = nullptr;
   int64_t scoresStride = 0;
   /// [batch][heads] in natural-log units: the largest score of the first and
-  /// the last committed block and of the tail; -inf without tokens, NaN in a
+  /// the last committed block (refined ones, if the specification says so) and
+  /// of the tail; -inf without tokens, NaN in a
   /// non-finite row or beside a tail score of NaN.
   float *pseudoMax = nullptr;
 };

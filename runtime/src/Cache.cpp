@@ -278,6 +278,16 @@ DecodeBytes SplitCache::decodeBytes(const uint8_t *kept,
       keep += kept[row * keptStride + i] != 0;
     bytes.scan += blocks(s) * l.thumbnailBytes();
     bytes.kept += keep * keptBytes;
+    if (cacheSpec.pseudo_max) {
+      // Residuals of the first and the last block are read, kept or not.
+      const int64_t per = l.selectsPerBlock();
+      int64_t skipped = 0;
+      for (int64_t i = 0; kept && i < count; ++i)
+        skipped += (i < per || i >= count - per) &&
+                   kept[row * keptStride + i] == 0;
+      bytes.kept +=
+          skipped * l.selectBlock * (l.residualBytes() / l.quantBlock);
+    }
     bytes.tail += tailLength(s) * tokenBytes;
     bytes.dense += length(s) * tokenBytes;
     bytes.keptBlocks += keep;

@@ -178,10 +178,9 @@ Status Context::load(const ffdSpec &spec, KernelSet &set) {
   std::unique_ptr<DecodeKernel> append;
   options.program = Program::Append;
   // It depends on none of these; packages say what the compiler defaults to.
-  ffdSpec appendSpec = spec;
+  ffdSpec appendSpec = withoutRule(spec);
   appendSpec.group = 4;
   appendSpec.select_block = 16;
-  appendSpec.query_tokens = 1;
   appendSpec.query_tokens = 1;
   set.appendStatus = findKernel(appendSpec, options, append);
   set.append.reset(static_cast<CudaKernel *>(append.release()));

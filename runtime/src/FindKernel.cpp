@@ -160,6 +160,12 @@ public:
 
   Status run(std::unique_ptr<DecodeKernel> &kernel) {
     FFD_RETURN_IF_ERROR(checkSpec(spec, /*ablations=*/onCpu()));
+    if (spec.pseudo_max && (options.program != Program::Decode ||
+                            options.selector.rule != Rule::TopDelta))
+      return Status::invalid(
+          "'ffdSpec' field 'pseudo_max' is 1 (refined) for program '" +
+          std::string(programName(options.program)) + "' and selector '" +
+          options.selector.name() + "', expected a decode with 'top_delta'");
     FFD_RETURN_IF_ERROR(listTargets());
     if (options.passedOver)
       options.passedOver->clear();
@@ -372,7 +378,7 @@ private:
                     what + " needs the compiler library, which was not asked");
     std::shared_ptr<const Jit> jit;
     FFD_RETURN_IF_ERROR(loadJit(options.jitPath, jit));
-    const std::string attribute = " " + selector.attribute();
+    const std::string attribute = " " + selector.attribute(spec.pseudo_max);
     std::shared_ptr<ffdJitResult> first, second;
     if (!selector.split) {
       FFD_RETURN_IF_ERROR(compile(*jit, "decode" + attribute, first));

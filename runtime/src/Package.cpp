@@ -46,6 +46,7 @@ enum Key {
   SelectBlock,
   QueryTokens,
   Centre,
+  PseudoMax,
   Threads,
   SharedBytes,
   CtasPerSm,
@@ -54,10 +55,12 @@ enum Key {
   KeyCount
 };
 constexpr const char *kKeys[KeyCount] = {
-    "abi",          "kind",         "program",      "target",  "entry",
-    "head_dim",     "value_dim",    "group",        "element", "scan_bits",
-    "quant_block",  "select_block", "query_tokens", "centre",  "threads",
-    "shared_bytes", "ctas_per_sm",  "crc32",        "payload"};
+    "abi",         "kind",         "program",      "target",       "entry",
+    "head_dim",    "value_dim",    "group",        "element",      "scan_bits",
+    "quant_block", "select_block", "query_tokens", "centre",       "pseudo_max",
+    "threads",     "shared_bytes", "ctas_per_sm",  "crc32",        "payload"};
+/// By ffdPseudoMax.
+constexpr const char *kPseudoMaxima[] = {"scan", "refined"};
 
 std::string hex32(uint32_t value) {
   char text[9];
@@ -226,6 +229,10 @@ private:
     if (text[Centre] != "none" && text[Centre] != "row")
       return badField(Centre, "none or row");
     spec.centre = text[Centre] == "row" ? FFD_CENTRE_ROW : FFD_CENTRE_NONE;
+    if (text[PseudoMax] != kPseudoMaxima[0] &&
+        text[PseudoMax] != kPseudoMaxima[1])
+      return badField(PseudoMax, "scan or refined");
+    spec.pseudo_max = text[PseudoMax] == kPseudoMaxima[FFD_PSEUDO_MAX_REFINED];
     Status valid = checkSpec(spec);
     if (!valid.ok())
       return corrupt("is invalid: " + valid.message());
@@ -324,6 +331,7 @@ Status Package::serialize(std::string &bytes) const {
   text[SelectBlock] = std::to_string(spec.select_block);
   text[QueryTokens] = std::to_string(queryTokens(spec));
   text[Centre] = centreName(spec.centre);
+  text[PseudoMax] = kPseudoMaxima[spec.pseudo_max == FFD_PSEUDO_MAX_REFINED];
   text[Threads] = std::to_string(threads);
   text[SharedBytes] = std::to_string(sharedBytes);
   text[CtasPerSm] = std::to_string(ctasPerSm);

@@ -41,8 +41,11 @@ std::string Selector::name() const {
   return "";
 }
 
-std::string Selector::attribute() const {
+std::string Selector::attribute(int32_t pseudoMax) const {
   switch (rule) {
+  case Rule::TopDelta:
+    return pseudoMax ? "#ffd.top_delta<pseudo_max = refined>"
+                     : "#ffd.top_delta";
   case Rule::TopK:
     return "#ffd.top_k<" + std::to_string(k) + ">";
   case Rule::TopP: {

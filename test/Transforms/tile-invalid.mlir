@@ -262,3 +262,27 @@ func.func @store(%q: memref<?x4x128xf16>, %th: memref<?x?x4352xi8>, %re: memref<
       outs(%o, %l : memref<?x4x64xf32>, memref<?x4xf32>)
   return
 }
+
+// -----
+
+#s = #ffd.spec<head_dim = 128, value_dim = 64, group = 4, element = f16, scan_bits = 2, quant_block = 128, select_block = 16>
+// Steps of two rules.
+func.func @two_kinds(%q: memref<?x4x128xf16>, %th: memref<?x?x4352xi8>, %re: memref<?x?x16384xi8>,
+    %va: memref<?x?x8192xf16>, %sx: memref<?x?x128xf16>, %tk: memref<?x?x?x128xf16>,
+    %tv: memref<?x?x?x64xf16>, %pt: memref<?x?xi32>, %ln: memref<?xi32>, %lag: i32,
+    %delta: memref<?xf32>, %sm: f32, %o: memref<?x4x64xf32>, %l: memref<?x4xf32>, %m: memref<?x1x?xi8>, %n: index) {
+  %pm = memref.alloc(%n) : memref<?x4xi32>
+  %u = memref.alloc(%n) : memref<?x4xf32>
+  %b = memref.alloc(%n, %n) : memref<?x4x?xi32>
+  %cache = ffd.cache.view thumbnails(%th) residuals(%re) values(%va) smax(%sx)
+      tails(%tk, %tv) pages(%pt) lengths(%ln) lag(%lag)
+      : memref<?x?x4352xi8>, memref<?x?x16384xi8>, memref<?x?x8192xf16>, memref<?x?x128xf16>,
+        memref<?x?x?x128xf16>, memref<?x?x?x64xf16>, memref<?x?xi32>, memref<?xi32> -> !ffd.cache<#s>
+  ffd.scan ins(%q, %cache : memref<?x4x128xf16>, !ffd.cache<#s>) outs(%b : memref<?x4x?xi32>)
+  ffd.pseudo_max ins(%q, %cache, %sm : memref<?x4x128xf16>, !ffd.cache<#s>)
+      outs(%pm, %u : memref<?x4xi32>, memref<?x4xf32>)
+  // expected-error @below {{'ffd.select' op has the selector #ffd.top_delta<pseudo_max = refined> with the row_max of an 'ffd.pseudo_max' that is not refined, expected one kind of pseudo-max}}
+  ffd.select #ffd.top_delta<pseudo_max = refined> ins(%b, %pm, %u, %delta, %cache : memref<?x4x?xi32>, memref<?x4xi32>, memref<?x4xf32>, memref<?xf32>, !ffd.cache<#s>)
+      outs(%m : memref<?x1x?xi8>)
+  return
+}

@@ -284,11 +284,11 @@ def test_ablations_are_a_loop(runtime):
 
 # --- Scores and pseudo-max ------------------------------------------------------------
 
-def check_scan(case: Case, runtime, lag: int = 0) -> None:
+def check_scan(case: Case, runtime, lag: int = 0, refined: bool = False) -> None:
     case.poison()
-    spec = replace(case.spec, lag=lag)
+    spec = replace(case.spec, lag=lag, pseudo_max="refined" if refined else "scan")
     cache = cache_of(case, runtime, lag=lag)
-    got = cache.scan(inputs(case)[0], runtime=runtime)
+    got = cache.scan(inputs(case)[0], refined_max=refined, runtime=runtime)
     lengths = np.array(case.lengths)
     B, (G, Hkv) = len(lengths), (case.group, case.kv_heads)
     assert got.scores.shape == (B, G * Hkv, lengths.max())
@@ -312,7 +312,8 @@ def check_scan(case: Case, runtime, lag: int = 0) -> None:
             np.testing.assert_array_equal(got.units[b, heads, :start], units[r])
             np.testing.assert_array_equal(scores[:, :start],
                                           F[r][:, None] * units[r].astype(np.float32))
-            check_pseudo_max(got.pseudo_max[b, heads], scores, start, lengths[b])
+            if not refined:
+                check_pseudo_max(got.pseudo_max[b, heads], scores, start, lengths[b])
             # Rounded down to units it is what the kernels compare with.
             with np.errstate(all="ignore"):
                 inside = (F[r] > 0) & np.isfinite(tail).all(axis=-1)
@@ -337,6 +338,33 @@ def test_scan_fixed(seed, runtime):
 @pytest.mark.parametrize("seed", range(FRESH + 100, FRESH + 106))
 def test_scan_fresh(seed, runtime):
     check_scan(draw(seed), runtime)
+    check_scan(draw(seed), runtime, refined=True)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_refined_pseudo_max(seed, runtime):  # select_c5
+    check_scan(draw(720 + seed, head_dim=HEAD_DIMS[seed % 6]), runtime, lag=(0, 0, 70)[seed % 3],
+               refined=True)
+
+
+@pytest.mark.cpu
+def test_decode_with_a_refined_pseudo_max(runtime):  # select_c5, select_c6
+    case = draw(631, lengths=[900, 200], shared=False, delta=1.0, **SMALL)
+    cache, q = cache_of(case, runtime), inputs(case)[0]
+    got = cache.decode(q, delta=1.0, refined_max=True, pseudo_max=True, runtime=runtime)
+    spec = replace(case.spec, pseudo_max="refined")
+    want = decode(case.q, case.k, case.v, np.array(case.lengths), spec)
+    verdict = compare(got.out, got.lse, got.kept.astype(np.uint8), want, spec)
+    assert not verdict.problem, verdict.problem
+    plain = cache.decode(q, delta=1.0, pseudo_max=True, runtime=runtime)
+    assert (plain.pseudo_max != got.pseudo_max).any()
+    assert (cache.scan(q, refined_max=True, runtime=runtime).pseudo_max == got.pseudo_max).all()
+    with pytest.raises(ValueError, match="'refined_max' is True with selector 'all'"):
+        cache.decode(q, refined_max=True, selector="all", runtime=runtime)
+    bare = ffd.Cache(*inputs(case)[1:], residual_bits=0, runtime=runtime)
+    for call in (bare.decode, bare.scan):
+        with pytest.raises(ValueError, match="'refined_max' is True with a cache without resid"):
+            call(q, refined_max=True, runtime=runtime)
 
 
 @BOTH

@@ -101,6 +101,7 @@ def main() -> None:
     parser.add_argument("--select-block", type=int, default=16)
     parser.add_argument("--scan-bits", type=int, default=2)
     parser.add_argument("--residual-bits", type=int, default=8)
+    parser.add_argument("--pseudo-max", default="scan")
     parser.add_argument("--lag", type=int, default=0)
     parser.add_argument("--centre", default="none", help="as of ffd-run")
     parser.add_argument("--selector", default="top_delta", help="as of ffd-run")
@@ -108,7 +109,8 @@ def main() -> None:
     rule, _, parameter = args.selector.partition("=")
     spec = Spec(delta=args.delta, select_block=args.select_block, scan_bits=args.scan_bits,
                 lag=args.lag, selector=rule, parameter=float(parameter or 0),
-                residual_bits=args.residual_bits, centre=args.centre)
+                residual_bits=args.residual_bits, centre=args.centre,
+                pseudo_max=args.pseudo_max)
     verdicts = check(args.input, args.output, spec)
     print("| layer | kept | differing | relative error | lse error | |\n" + "| ---: " * 5 + "| --- |")
     for v in verdicts:

@@ -41,6 +41,7 @@ class Spec:
     parameter: float = 0  # k of top_k, p of top_p
     residual_bits: int = 8  # or 0: attention over the thumbnails alone
     centre: str = "none"  # or "row": keys relative to the mean of block 0
+    pseudo_max: str = "scan"  # or "refined", of top_delta
 
     @property
     def scans_keys(self) -> bool:
@@ -179,6 +180,19 @@ def prepare_query(q: np.ndarray, smax: np.ndarray, spec: Spec) -> Query:
 
 # --- Scan -------------------------------------------------------------------
 
+def fold(query: Query, scales: np.ndarray, spec: Spec) -> np.ndarray:
+    """scan_c1: Q [R, G, n, D] of blocks with `scales` [n, D]; 0 where numbers are
+    not finite."""
+    s = to_scan_scales(scales, query.k, spec)
+    with np.errstate(all="ignore"):
+        product = round_f16(query.qh[:, :, None] * s)
+        y = np.ldexp(product, query.e[:, :, None, None])
+        hi = np.rint(y)  # ties to even
+        lo = np.rint(np.float32(128) * (y - hi))
+        Q = np.float32(128) * hi + lo
+    return np.where(np.isfinite(Q), Q, np.float32(0))
+
+
 def to_units(f: np.ndarray, F: np.ndarray) -> np.ndarray:
     """Scores in whole scan units, as integers: select_c1, scan_c3. NaN is the
     least of them (select_c3 decides)."""
@@ -196,14 +210,7 @@ def scan(query: Query, parts: Split, q: np.ndarray) -> np.ndarray:
         f = tail_scores(q, parts.x.reshape(-1, q.shape[-1]), spec.scale(q.shape[-1]))
         a = to_units(f, query.F[..., None]).astype(np.int32)
         return np.where(query.nonfinite[:, None, None], np.int32(0), a)
-    s = to_scan_scales(parts.scales, query.k, spec)  # [n, D]
-    with np.errstate(all="ignore"):
-        product = round_f16(query.qh[:, :, None] * s)  # scan_c1, [R, G, n, D]
-        y = np.ldexp(product, query.e[:, :, None, None])
-        hi = np.rint(y)  # ties to even
-        lo = np.rint(np.float32(128) * (y - hi))
-        Q = np.float32(128) * hi + lo
-        Q = np.where(np.isfinite(Q), Q, np.float32(0))
+    Q = fold(query, parts.scales, spec)
     # scan_c2. Sums stay below 2^30: float64 adds them exactly, and at two bits
     # they stay below 2^24, where float32 does.
     exact = np.float32 if spec.scan_bits == 2 else np.float64
@@ -212,6 +219,21 @@ def scan(query: Query, parts: Split, q: np.ndarray) -> np.ndarray:
     left = Q.astype(exact).transpose(2, 0, 1, 3).reshape(n, R * G, D)
     a = left @ weights.transpose(0, 2, 1)  # [n, R * G, QB]
     return a.transpose(1, 0, 2).reshape(R, G, -1).astype(np.int32)
+
+
+def refine_ends(query: Query, parts: Split, a_int: np.ndarray) -> np.ndarray | None:
+    """select_c5: refined scores [R, G, 2 * QB] of the first and the last block, in
+    whole scan units; None if the pseudo-max is not refined or there are none."""
+    spec = parts.spec
+    if spec.pseudo_max != "refined" or not len(parts.scales):
+        return None
+    QB = spec.quant_block
+    ends = [0, len(parts.scales) - 1]
+    Q = fold(query, parts.scales[ends], spec).astype(np.int64)  # [R, G, 2, D]
+    weights = 2 * parts.residuals[ends].astype(np.int64) - 255
+    r_int = np.einsum("rgnd,ntd->rgnt", Q, weights)
+    coarse = np.stack((a_int[..., :QB], a_int[..., -QB:]), axis=2).astype(np.int64)
+    return (coarse + (r_int >> 8)).reshape(*a_int.shape[:2], -1)
 
 
 # --- Tail scores ------------------------------------------------------------
@@ -241,6 +263,7 @@ class Scores:
     tail: np.ndarray  # [R, G, t]; -inf beyond a row's length
     tail_lengths: np.ndarray  # [R], or [R, G] where heads see different tails
     spec: Spec
+    ends: np.ndarray | None = None  # [R, G, 2 * QB], select_c5
 
 
 def per_head(numbers: np.ndarray) -> np.ndarray:
@@ -254,7 +277,9 @@ def pseudo_max(scores: Scores) -> np.ndarray:
     F = scores.query.F
     pm = np.full(F.shape, -LIMIT, np.int64)
     if a.shape[-1]:
-        ends = np.concatenate((a[..., :QB], a[..., -QB:]), axis=-1)
+        ends = scores.ends  # select_c5
+        if ends is None:
+            ends = np.concatenate((a[..., :QB], a[..., -QB:]), axis=-1)
         pm = np.maximum(pm, ends.max(axis=-1))
     if scores.tail.shape[-1]:
         units = to_units(scores.tail.max(axis=-1), F)
@@ -288,7 +313,10 @@ def select(scores: Scores, spec: Spec | None = None) -> np.ndarray:
         return np.ones((R, blocks), bool)
     if spec.selector == "top_delta":
         thr = thresholds(scores, spec.delta)
-        return (a.max(axis=-1) >= thr[..., None]).any(axis=1)  # select_c4
+        kept = (a.max(axis=-1) >= thr[..., None]).any(axis=1)  # select_c4
+        if spec.pseudo_max == "refined":
+            kept[:, 0] = kept[:, -1] = True  # select_c6
+        return kept
     # Ablations, on a = F * a_int and its maximum w over heads and tokens.
     F = np.where(np.isfinite(scores.query.F), scores.query.F, np.float32(0))
     approx = F[..., None, None] * a.astype(np.float32)
@@ -388,7 +416,9 @@ class Row:
         within = np.arange(tail.shape[-1]) < tail_lengths[..., None]
         tail = np.where(within, tail, np.float32(-np.inf))
         self.visible = np.arange(self.stop) < seen[..., None]  # [R, G, T]
-        self.scores = Scores(query, scan(query, self.parts, q), tail, tail_lengths, spec)
+        a_int = scan(query, self.parts, q)
+        self.scores = Scores(query, a_int, tail, tail_lengths, spec,
+                             refine_ends(query, self.parts, a_int))
         self._keys = np.concatenate((self.parts.keys(), held[self.start:].astype(np.float64)))
 
     def select(self, spec: Spec | None = None) -> np.ndarray:

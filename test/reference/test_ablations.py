@@ -37,6 +37,8 @@ def run(case: Case, spec: Spec, tmp_path, execution: str | None = None) -> list[
                f"--selector={rule}", f"--lag={spec.lag}", "--target=cpu"]
     if spec.scan_bits != 16:
         command.append(f"--residual-bits={spec.residual_bits}")
+    if spec.pseudo_max != "scan":
+        command.append(f"--pseudo-max={spec.pseudo_max}")
     if execution:
         command.append(f"--execution={execution}")
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)

@@ -232,7 +232,8 @@ def test_sparq(rank: int, budget: int) -> None:
 
 def split_on(device: str, blocks: np.ndarray, bits: int, element: str) -> Blocks:
     got = split(on_device(blocks, device), bits, element, "none")
-    return Blocks(host(got.scales), host(got.weights), host(got.keys), None)
+    return Blocks(host(got.scales), host(got.weights), host(got.residuals), host(got.keys),
+                  None)
 
 
 @pytest.mark.parametrize("element", ["f16", "bf16"])
@@ -251,6 +252,7 @@ def test_split_is_the_reference_s(device: str, bits: int, element: str) -> None:
     got = split_on(device, k.reshape(2, 128, 96), bits, element)
     assert np.array_equal(got.scales, want.scales, equal_nan=True)
     assert np.array_equal(got.weights, 2 * want.thumbnails - (2 ** bits - 1))
+    assert np.array_equal(got.residuals, want.residuals)
     finite = np.isfinite(want.keys())
     assert np.allclose(got.keys[finite], want.keys()[finite], rtol=1e-6)
 
@@ -273,7 +275,8 @@ def test_split_next_to_the_middle_code(device: str) -> None:
 
 def ffd_of(spec: Spec) -> FFD:
     return FFD(delta=spec.delta, select_block=spec.select_block, scan_bits=spec.scan_bits,
-               lag=spec.lag, selector=spec.selector, parameter=spec.parameter)
+               lag=spec.lag, selector=spec.selector, parameter=spec.parameter,
+               refine_max=spec.pseudo_max == "refined")
 
 
 @pytest.mark.parametrize("seed", range(24))
@@ -284,7 +287,8 @@ def test_ffd_keeps_the_same_blocks(seed: int) -> None:
     selector, parameter = [("top_delta", 0), ("top_delta", 0), ("top_k", 7), ("top_p", 0.9),
                            ("all", 0)][seed % 5]
     spec = Spec(case.element, case.scan_bits, select_block=case.select_block, delta=case.delta,
-                lag=[0, 0, 100][seed % 3], selector=selector, parameter=parameter)
+                lag=[0, 0, 100][seed % 3], selector=selector, parameter=parameter,
+                pseudo_max="refined" if seed % 5 == 1 else "scan")
     lengths = np.array(case.lengths)
     seen = 0
     for some, head, row in rows_of(case.q, case.k, case.v, lengths, spec):
@@ -437,7 +441,7 @@ def test_wrong_methods_are_named(text: str, says: str) -> None:
 def test_pseudo_max_from_refined_scores() -> None:
     p = problem(11, T=400, R=2, lengths=[390, 400])
     out = run("ffd:delta=0.5,refine_max=true", p)
-    assert out.kept[:, 0, :128].all() and out.kept[:, 0, 256:384].all()
+    assert out.kept[:, 0, :16].all() and out.kept[:, 0, 368:384].all()
     for r in range(2):
         seen = np.r_[0:128, 256:p.lengths[r]]
         want = p.scores[r][:, seen].max(axis=-1)

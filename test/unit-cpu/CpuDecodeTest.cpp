@@ -18,6 +18,7 @@
 #include "ffd/Driver/Compiler.h"
 #include "ffd/Driver/Programs.h"
 #include "ffd/Float16.h"
+#include "ffd/Selector.h"
 #include "ffd/Spec.h"
 
 #include "gtest/gtest.h"
@@ -35,7 +36,7 @@ namespace {
 class Kernel {
 public:
   Kernel(const ffdSpec &spec, llvm::StringRef isa, Program program,
-         llvm::StringRef selector = "#ffd.top_delta")
+         std::string selector = "")
       : spec(spec), context(mlir::MLIRContext::Threading::DISABLED) {
     mlir::DialectRegistry registry;
     mlir::ffd::registerCompilerDialects(registry);
@@ -51,6 +52,8 @@ public:
         spec.centre == FFD_CENTRE_ROW ? mlir::ffd::Centre::row
                                       : mlir::ffd::Centre::none);
     bool decode = program == Program::Decode;
+    if (selector.empty())
+      selector = Selector().attribute(spec.pseudo_max);
     auto module = mlir::ffd::buildProgram(&context,
                                           decode ? mlir::ffd::Program::Decode
                                                  : mlir::ffd::Program::Exact,
@@ -208,6 +211,32 @@ TEST_P(CpuDecodeTest, MatchesTheReference) {
       shape.delta = delta;
       shape.lag = lag;
       shape.keySpread = spread;
+      RandomCase decode(shape, ++seed);
+      check(kernel, decode);
+    }
+  }
+}
+
+/// The same residuals in one block and in several, which may be one block or
+/// none, with tails and without.
+TEST_P(CpuDecodeTest, RefinedPseudoMax) {
+  uint32_t seed = 80;
+  for (auto [headDim, group, element, bits, selectBlock, tokens] :
+       {std::tuple<int, int, int, int, int, int>{128, 2, FFD_F16, 2, 16, 1},
+        {80, 2, FFD_BF16, 8, 64, 3}}) {
+    CaseShape shape;
+    shape.spec = makeSpec(headDim, 64, group, element, bits, selectBlock);
+    shape.spec.query_tokens = tokens;
+    shape.spec.pseudo_max = FFD_PSEUDO_MAX_REFINED;
+    SCOPED_TRACE(specName(shape.spec));
+    Kernel kernel(shape.spec, GetParam(), Program::Decode);
+    shape.lengths = {900, 0, 127, 128, 256, 300};
+    shape.lag = tokens - 1;
+    shape.pageSeed = 5;
+    shape.keySpread = 0.5;
+    for (float delta : {0.0f, 1.0f, 4.0f}) {
+      SCOPED_TRACE("delta " + std::to_string(delta));
+      shape.delta = delta;
       RandomCase decode(shape, ++seed);
       check(kernel, decode);
     }

@@ -93,6 +93,9 @@ TEST(Jit, WrongTargetsAndSpecsAreMessages) {
   ffdSpec bad = spec;
   bad.element = 7;
   expect(messageOf(bad, "cpu"), "element 7");
+  bad = spec;
+  bad.pseudo_max = 2;
+  expect(messageOf(bad, "cpu"), "pseudo_max 2");
   for (int32_t value : {INT32_MIN, -1, 0, 3, INT32_MAX})
     for (auto field :
          {&ffdSpec::head_dim, &ffdSpec::value_dim, &ffdSpec::group,

@@ -41,13 +41,14 @@ compileStep(mlir::MLIRContext &context, const ffdSpec &spec,
   options.fuse = false;
   options.isa = "avx2";
   std::string error;
-  auto kernel =
-      mlir::ffd::compileCPUKernel(*module, entry, options, error);
+  auto kernel = mlir::ffd::compileCPUKernel(*module, entry, options, error);
   EXPECT_TRUE(mlir::succeeded(kernel)) << error;
   return mlir::succeeded(kernel) ? std::move(*kernel) : nullptr;
 }
 
-static void checkUnfused(const ffdSpec &spec, llvm::StringRef selector) {
+static void checkUnfused(ffdSpec spec, llvm::StringRef selector) {
+  if (selector.contains("refined"))
+    spec.pseudo_max = FFD_PSEUDO_MAX_REFINED;
   if (!mlir::ffd::isSupportedISA("avx2"))
     GTEST_SKIP() << "this machine has no avx2";
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
@@ -102,6 +103,11 @@ static void checkUnfused(const ffdSpec &spec, llvm::StringRef selector) {
 TEST(Unfused, KeepsAndAttendsLikeTheReference) {
   checkUnfused(makeSpec(128, 128, 4, FFD_F16, 2, 16), "#ffd.top_delta");
   checkUnfused(makeSpec(80, 48, 3, FFD_BF16, 4, 64), "#ffd.top_delta");
+}
+
+TEST(Unfused, RefinedPseudoMax) {
+  checkUnfused(makeSpec(128, 64, 2, FFD_F16, 2, 32),
+               "#ffd.top_delta<pseudo_max = refined>");
 }
 
 TEST(Unfused, AllKeepsEverything) {

@@ -186,6 +186,25 @@ TEST(Cache, BytesOfADecode) {
   EXPECT_EQ(c.cache->decodeBytes(nullptr, 0).keptBlocks, 24);
 }
 
+TEST(Cache, BytesOfARefinedPseudoMax) {
+  CaseShape shape;
+  shape.spec = makeSpec(80, 64, 2, FFD_F16, 2, 32);
+  shape.spec.pseudo_max = FFD_PSEUDO_MAX_REFINED;
+  shape.lengths = {128 * 5, 128};
+  shape.kvHeads = 1;
+  RandomCase c(shape, 4);
+  const int64_t stride = c.args.kept_stride;
+  std::vector<uint8_t> kept(size_t(2 * stride), 0);
+  // Of row 0 one at each end and one between, of row 1 all but one.
+  kept[0] = kept[7] = kept[19] = 1;
+  for (int64_t i : {0, 1, 3})
+    kept[size_t(stride + i)] = 1;
+  const DecodeBytes bytes = c.cache->decodeBytes(kept.data(), stride);
+  EXPECT_EQ(bytes.kept, 6 * 32 * (96 + 2 * 64) + (3 + 3 + 1) * 32 * 96);
+  EXPECT_EQ(bytes.keptBlocks, 6);
+  EXPECT_EQ(c.cache->decodeBytes(nullptr, 0).kept, 24 * 32 * (96 + 2 * 64));
+}
+
 TEST(Cache, OptionsAreChecked) {
   std::vector<uint16_t> data(64 * 64, 0);
   SplitCacheOptions good;

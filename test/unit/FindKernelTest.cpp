@@ -103,6 +103,23 @@ TEST_F(FindKernelTest, CompilesWhatNoPackageHolds) {
   EXPECT_EQ(kernel->program(), Program::Exact);
 }
 
+TEST_F(FindKernelTest, ARefinedPseudoMaxIsOfTopDelta) {
+  spec.pseudo_max = FFD_PSEUDO_MAX_REFINED;
+  ASSERT_TRUE(findKernel(spec, options, kernel).ok());
+  EXPECT_EQ(kernel->spec().pseudo_max, FFD_PSEUDO_MAX_REFINED);
+  const auto refused = [&] {
+    EXPECT_NE(findKernel(spec, options, kernel)
+                  .message()
+                  .find("'pseudo_max' is 1 (refined) for program"),
+              std::string::npos);
+  };
+  options.selector.rule = Rule::All;
+  refused();
+  options.selector.rule = Rule::TopDelta;
+  options.program = Program::Exact;
+  refused();
+}
+
 TEST_F(FindKernelTest, PrefersPackages) {
   write(gpuPackage("sm_80"), pathOf("sm_80"));
   options.target = "cuda";
@@ -206,8 +223,8 @@ TEST_F(FindKernelTest, TruncatedCodeIsNotLoaded) {
   const size_t end = endOfSegments(whole.payload);
   ASSERT_GT(end, 200u);
   ASSERT_LE(end, whole.payload.size());
-  for (size_t size : {size_t(1), size_t(63), size_t(64), size_t(100), end / 2,
-                      end - 1}) {
+  for (size_t size :
+       {size_t(1), size_t(63), size_t(64), size_t(100), end / 2, end - 1}) {
     Package package = whole;
     package.payload.resize(size);
     write(package, pathOf("cpu"));

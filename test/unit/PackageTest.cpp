@@ -81,6 +81,20 @@ TEST(Package, RoundTrips) {
   EXPECT_EQ(bytesOf(out), bytes);
 }
 
+TEST(Package, HoldsTheKindOfPseudoMax) {
+  Package in = sample(), out;
+  in.spec.pseudo_max = FFD_PSEUDO_MAX_REFINED;
+  const std::string bytes = bytesOf(in);
+  EXPECT_NE(bytes.find("\npseudo_max=refined\n"), std::string::npos);
+  ASSERT_TRUE(Package::parse(bytes.data(), bytes.size(), "t", out).ok());
+  EXPECT_EQ(out.spec.pseudo_max, FFD_PSEUDO_MAX_REFINED);
+  EXPECT_TRUE(out.spec != sample().spec);
+  EXPECT_EQ(in.fileName(),
+            "decode-d128-v128-g4-f16-b2-q128-s16-refined.sm_90a.ffdk");
+  expectMessage(edited("pseudo_max=scan", "pseudo_max=best"),
+                "has pseudo_max 'best', expected scan or refined");
+}
+
 TEST(Package, FileNameIsCanonical) {
   EXPECT_EQ(sample().fileName(),
             "decode-d128-v128-g4-f16-b2-q128-s16.sm_90a.ffdk");
@@ -114,7 +128,7 @@ TEST(Package, MessagesNameTheField) {
                 "ends inside its header");
   expectMessage(edited("centre=none", "centre=mean"),
                 "has centre 'mean', expected none or row");
-  expectMessage(edited("abi=3", "abi=99"), "has abi 99, expected 3");
+  expectMessage(edited("abi=4", "abi=99"), "has abi 99, expected 4");
   expectMessage(edited("kind=ptx", "kind=elf"), "has kind 'elf'");
   expectMessage(edited("group=4", "group=17"), "'group' is 17");
   expectMessage(edited("group=4\n", ""), "lacks the field 'group'");

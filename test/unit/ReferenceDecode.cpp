@@ -148,6 +148,23 @@ void ReferenceDecode::scan(int64_t sequence, int64_t head, Row &r) const {
         r.scores[size_t(g * tokens + block * spec.quant_block + t)] =
             int32_t(sum);
       }
+      // select_c5
+      if (!spec.pseudo_max || (block > 0 && block < blocks - 1))
+        continue;
+      const uint8_t *residual =
+          slot(args.residuals, layout.residualBytes(), sequence, block, head);
+      r.refinedMax.resize(size_t(rowHeads(spec)), kAll);
+      for (int64_t t = 0; t < spec.quant_block; ++t) {
+        int64_t sum = 0;
+        for (int64_t c = 0; c < spec.head_dim; ++c)
+          sum += int64_t(folded[size_t(c)]) *
+                 (2 * residualAt(layout, residual, t, c) - 255);
+        const int64_t coarse =
+            r.scores[size_t(g * tokens + block * spec.quant_block + t)];
+        r.refinedMax[size_t(g)] =
+            std::max(r.refinedMax[size_t(g)],
+                     int32_t(std::floor(double(256 * coarse + sum) / 256)));
+      }
     }
   }
 }
@@ -201,7 +218,9 @@ void ReferenceDecode::select(int64_t sequence, Row &r) const {
         top = std::max(top, r.tailScores[size_t(g * tail + t)]);
       pm = int32_t(std::clamp(std::floor(top / unit), -0x1p30f, 0x1p30f));
     }
-    for (int64_t t = 0; t < tokens; ++t) {
+    if (spec.pseudo_max && tokens > 0)
+      pm = std::max(pm, r.refinedMax[size_t(g)]);
+    for (int64_t t = 0; !spec.pseudo_max && t < tokens; ++t) {
       const int64_t block = t / spec.quant_block;
       if (block == 0 || block == blocks - 1)
         pm = std::max(pm, r.scores[size_t(g * tokens + t)]);
@@ -218,6 +237,8 @@ void ReferenceDecode::select(int64_t sequence, Row &r) const {
     for (int64_t g = 0; g < rowHeads(spec); ++g)
       for (int64_t t = first; t < first + spec.select_block; ++t)
         keep |= r.scores[size_t(g * tokens + t)] >= r.threshold[size_t(g)];
+    if (spec.pseudo_max) // select_c6
+      keep |= first == 0 || first == tokens - spec.select_block;
     r.kept.push_back(keep);
   }
 }

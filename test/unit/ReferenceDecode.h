@@ -27,14 +27,15 @@ public:
 
   /// Everything the rules name, of one row.
   struct Row {
-    bool nonFinite = false;        ///< query_c5
-    int exponent = 0;              ///< k of query_c1
-    std::vector<uint16_t> smax;    ///< smax' per channel, f16 bits
-    std::vector<float> m, unit;    ///< per head: m of query_c2, F of query_c4
-    std::vector<int> e;            ///< per head, query_c3
-    std::vector<uint16_t> qh;      ///< [head][channel] f16 bits, query_c3
-    std::vector<int32_t> scores;   ///< [head][committed token] a_int
-    std::vector<float> tailScores; ///< [head][tail token] tail_c1
+    bool nonFinite = false;          ///< query_c5
+    int exponent = 0;                ///< k of query_c1
+    std::vector<uint16_t> smax;      ///< smax' per channel, f16 bits
+    std::vector<float> m, unit;      ///< per head: m of query_c2, F of query_c4
+    std::vector<int> e;              ///< per head, query_c3
+    std::vector<uint16_t> qh;        ///< [head][channel] f16 bits, query_c3
+    std::vector<int32_t> scores;     ///< [head][committed token] a_int
+    std::vector<int32_t> refinedMax; ///< per head, over select_c5
+    std::vector<float> tailScores;   ///< [head][tail token] tail_c1
     std::vector<int32_t> pseudoMax, threshold; ///< per head, select_c1, c2
     std::vector<uint8_t> kept;                 ///< per selection block
     std::vector<double> out;                   ///< [head][value_dim]

@@ -106,6 +106,12 @@ static ffdSpec makeSpec(int32_t bits, int32_t noResiduals) {
   return spec;
 }
 
+TEST(Selector, AttributesOfThePseudoMax) {
+  EXPECT_EQ(Selector().attribute(), "#ffd.top_delta");
+  EXPECT_EQ(Selector().attribute(FFD_PSEUDO_MAX_REFINED),
+            "#ffd.top_delta<pseudo_max = refined>");
+}
+
 TEST(Selector, SpecsForAblations) {
   EXPECT_TRUE(checkSpec(makeSpec(2, 0)).ok());
   EXPECT_EQ(checkSpec(makeSpec(16, 1)).message(),
@@ -121,6 +127,19 @@ TEST(Selector, SpecsForAblations) {
             "'ffdSpec' field 'scan_bits' is 3, expected 2, 4, 8 or 16");
   EXPECT_EQ(checkSpec(makeSpec(4, 2), true).message(),
             "'ffdSpec' field 'no_residuals' is 2, expected 0 or 1");
+  ffdSpec refined = makeSpec(2, 0);
+  refined.pseudo_max = FFD_PSEUDO_MAX_REFINED;
+  EXPECT_TRUE(checkSpec(refined).ok());
+  EXPECT_EQ(specName(refined), "d128-v128-g4-f16-b2-q128-s16-refined");
+  EXPECT_TRUE(withoutRule(refined) == makeSpec(2, 0));
+  refined.no_residuals = 1;
+  EXPECT_EQ(checkSpec(refined, true).message(),
+            "'ffdSpec' field 'pseudo_max' is 1, expected 0 (scan) without "
+            "residuals");
+  refined.pseudo_max = 2;
+  EXPECT_EQ(
+      checkSpec(refined, true).message(),
+      "'ffdSpec' field 'pseudo_max' is 2, expected 0 (scan) or 1 (refined)");
   EXPECT_TRUE(makeSpec(4, 1) != makeSpec(4, 0));
   EXPECT_EQ(specName(makeSpec(4, 1)), "d128-v128-g4-f16-b4-q128-s16-r0");
   EXPECT_EQ(layoutOf(makeSpec(4, 1)).residualBytes(), 0);

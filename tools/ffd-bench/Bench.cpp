@@ -217,7 +217,7 @@ Expected<ProgramTiming> Bench::time(DecodeKernel &kernel, Pool &pool,
 
 /// The plan of a batch, made on the device: checked, then timed.
 Error Bench::measurePlan(Pool &pool, int64_t target, Point &point) {
-  ffdSpec spec = pool.shape().spec;
+  ffdSpec spec = withoutRule(pool.shape().spec);
   spec.centre = FFD_CENTRE_NONE; // of the spec nothing matters to it
   Expected<DecodeKernel *> kernel = find(Program::Plan, spec);
   if (!kernel)
@@ -358,7 +358,8 @@ Error Bench::measureExact(PoolShape shape, Point &point) {
     return Error::success();
   }
   shape.spec.centre = FFD_CENTRE_NONE; // exact attention knows none
-  Expected<DecodeKernel *> kernel = find(Program::Exact, shape.spec);
+  Expected<DecodeKernel *> kernel =
+      find(Program::Exact, withoutRule(shape.spec));
   if (!kernel) {
     point.exactNote = toString(kernel.takeError());
     return Error::success();

@@ -81,8 +81,10 @@ public:
     const double scale = 1 / std::sqrt(double(spec.head_dim));
     const int64_t per = l.selectsPerBlock();
     coarse.assign(size_t(blocks * per * spec.group), -HUGE_VAL);
+    ends.assign(size_t(2 * spec.group), -HUGE_VAL);
     threads.parallelFor(blocks, [&](int64_t b) {
       const int64_t page = cache.page(0, b);
+      const bool isEnd = b == 0 || b == blocks - 1;
       const uint8_t *thumbnail = cache.thumbnail(page, head);
       const uint8_t *residual = cache.residual(page, head);
       std::vector<double> qs; // [group][channel]
@@ -95,7 +97,7 @@ public:
         const int64_t select = b * per + t / spec.select_block;
         for (int64_t c = 0; c < spec.head_dim; ++c) {
           codes[size_t(c)] = codeAt(l, thumbnail, t, c) - limit;
-          if (kept[select])
+          if (kept[select] || isEnd)
             fine[size_t(c)] = (residualAt(l, residual, t, c) - 127.5) / 256;
         }
         for (int64_t g = 0; g < spec.group; ++g) {
@@ -106,6 +108,10 @@ public:
           }
           double &top = coarse[size_t(select * spec.group + g)];
           top = std::max(top, rough);
+          if (isEnd) {
+            double &end = ends[size_t((b == 0 ? 0 : spec.group) + g)];
+            end = std::max(end, rough + rest);
+          }
           score(g, b * spec.quant_block + t) =
               kept[select] ? rough + rest : -HUGE_VAL;
         }
@@ -121,10 +127,13 @@ public:
     const int64_t per = layoutOf(spec).selectsPerBlock();
     std::vector<double> top(size_t(spec.group), -HUGE_VAL);
     for (int64_t g = 0; g < spec.group; ++g) {
-      for (int64_t j = 0; j < blocks * per; ++j)
+      for (int64_t j = 0; !spec.pseudo_max && j < blocks * per; ++j)
         if (j < per || j >= (blocks - 1) * per)
           top[size_t(g)] =
               std::max(top[size_t(g)], coarse[size_t(j * spec.group + g)]);
+      if (spec.pseudo_max)
+        top[size_t(g)] =
+            std::max(ends[size_t(g)], ends[size_t(spec.group + g)]);
       for (int64_t t = blocks * spec.quant_block; t < length; ++t)
         top[size_t(g)] = std::max(top[size_t(g)], score(g, t));
     }
@@ -134,6 +143,10 @@ public:
       for (int64_t g = 0; g < spec.group; ++g)
         above = std::max(above, coarse[size_t(j * spec.group + g)] -
                                     top[size_t(g)] + delta);
+      if (spec.pseudo_max && (j == 0 || j == blocks * per - 1)) {
+        errors += !kept[j]; // select_c6
+        continue;
+      }
       errors += std::fabs(above) > kMaskMargin && (above >= 0) != bool(kept[j]);
     }
     return errors;
@@ -179,6 +192,7 @@ public:
 
 private:
   std::vector<double> q, scores, shift;
+  std::vector<double> ends; ///< largest refined scores, [first, last][head]
 };
 } // namespace
 
@@ -239,6 +253,7 @@ Expected<CheckResult> checkSparse(const Pool &pool, const Sequence &sequence,
 
   CheckResult result;
   DecodeBytes &bytes = result.bytes;
+  int64_t skippedEnds = 0;
   for (int64_t row = 0; row < s.rows(); ++row) {
     const int64_t length = s.lengths[size_t(row / s.kvHeads)];
     const int64_t blocks = committedBlocks(s.spec, length, s.lag);
@@ -252,6 +267,8 @@ Expected<CheckResult> checkSparse(const Pool &pool, const Sequence &sequence,
                        "{2}, expected 0 or 1",
                        int(byte), b * l.selectsPerBlock() + j, row);
         bytes.keptBlocks += byte;
+        if (s.spec.pseudo_max && (b == 0 || b == blocks - 1))
+          skippedEnds += !byte;
         any |= byte;
       }
       result.keptQuantBlocks += any;
@@ -263,9 +280,11 @@ Expected<CheckResult> checkSparse(const Pool &pool, const Sequence &sequence,
     bytes.tail += tailTokens(s.spec, length, s.lag) * tokenBytes;
     bytes.dense += length * tokenBytes;
   }
-  bytes.kept =
-      bytes.keptBlocks * s.spec.select_block *
-      ((s.spec.no_residuals ? 0 : l.paddedHeadDim()) + 2 * l.paddedValueDim());
+  const int64_t residualBytes = s.spec.no_residuals ? 0 : l.paddedHeadDim();
+  // Beyond kept blocks, a refined pseudo-max reads residuals of two blocks.
+  bytes.kept = bytes.keptBlocks * s.spec.select_block *
+                   (residualBytes + 2 * l.paddedValueDim()) +
+               skippedEnds * s.spec.select_block * residualBytes;
   if (!rows)
     return result;
 

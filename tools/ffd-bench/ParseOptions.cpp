@@ -104,6 +104,11 @@ static cl::opt<int> scanBitsOpt("scan-bits", cl::cat(optionCategory),
                                 cl::init(2), cl::value_desc("2|4|8"),
                                 cl::desc("Bits of a thumbnail code (default "
                                          "2)"));
+static cl::opt<std::string>
+    pseudoMaxOpt("pseudo-max", cl::cat(optionCategory), cl::init("scan"),
+                 cl::value_desc("scan|refined"),
+                 cl::desc("Scores that the pseudo-max is taken from: those of "
+                          "the scan (default), or refined ones"));
 static cl::list<std::string>
     keepOpt("keep", cl::cat(optionCategory), cl::CommaSeparated,
             cl::value_desc("x,..."),
@@ -249,6 +254,10 @@ static Error parseTable(Options &o) {
   if (scanBitsOpt.getNumOccurrences())
     return error("options --table and --scan-bits are both given, expected "
                  "one: a table has scan bits of its own");
+  if (pseudoMaxOpt == "refined")
+    return error("options --table and --pseudo-max=refined are both given, "
+                 "expected one: a table compares rules of which only one has a "
+                 "pseudo-max");
   for (auto [name, count] :
        {std::pair("tokens", o.tokens.size()),
         std::pair("batch", o.batches.size()),
@@ -358,6 +367,10 @@ Error ffd::bench::parseOptions(Options &o) {
   o.spec.scan_bits = scanBitsOpt;
   o.spec.quant_block = 128;
   o.spec.centre = centreOpt == "row" ? FFD_CENTRE_ROW : FFD_CENTRE_NONE;
+  if (Error e = expectOneOf("pseudo-max", pseudoMaxOpt, {"scan", "refined"}))
+    return e;
+  o.spec.pseudo_max =
+      pseudoMaxOpt == "refined" ? FFD_PSEUDO_MAX_REFINED : FFD_PSEUDO_MAX_SCAN;
   for (int64_t headDim : o.headDims)
     for (int64_t group : o.groups)
       for (int64_t select : o.selectBlocks) {

@@ -106,6 +106,8 @@ void Report::printHead(raw_ostream &os) const {
   if (options.table == Table::None)
     os << options.spec.scan_bits << "-bit scan"
        << (options.spec.centre == FFD_CENTRE_ROW ? " of centred keys, " : ", ");
+  if (options.spec.pseudo_max)
+    os << "refined pseudo-max, ";
   os << "delta " << text("%g", options.delta);
   if (options.keeps.size() == 1)
     os << ", keep " << text("%g", options.keep());
@@ -341,7 +343,8 @@ void Report::writeContext(json::OStream &json) const {
     json.attribute("kv_heads", options.kvHeads);
     json.attribute("element", elementName(options.spec.element));
     json.attribute("scan_bits", options.spec.scan_bits);
-      json.attribute("centre", centreName(options.spec.centre));
+    json.attribute("centre", centreName(options.spec.centre));
+    json.attribute("pseudo_max", options.spec.pseudo_max ? "refined" : "scan");
     json.attribute("delta", number(options.delta));
     json.attribute("keep", options.keep());
     json.attribute("tail", options.tail);

@@ -273,12 +273,12 @@ void Sequence::scanBlock(int64_t head, int64_t block) {
   }
 }
 
-/// The largest exact score of the 16-bit tokens.
-double Sequence::tailScore(int64_t head, const float *q, int64_t length) const {
+/// The largest exact score of tokens [first, last).
+double Sequence::exactScore(int64_t head, const float *q, int64_t first,
+                            int64_t last) const {
   const SequenceOptions &o = settings;
   double largest = -HUGE_VAL;
-  for (int64_t t = committedBlocks(o.spec, length, o.lag) * kBlock; t < length;
-       ++t) {
+  for (int64_t t = first; t < last; ++t) {
     double dot = 0;
     for (int64_t c = 0; c < o.spec.head_dim; ++c)
       dot += double(q[c]) * elementToF32(o.spec.element, k(head, t)[c]);
@@ -328,6 +328,14 @@ void Sequence::queries(int variant, int64_t length, double keep,
   for (int64_t head = 0; head < o.kvHeads; ++head) {
     int64_t first = variant * group;
     const float *from = raw.data() + (head * queriesPerHead() + first) * dim;
+    // What the pseudo-max is taken from: refined scores are near exact ones.
+    auto candidate = [&](int64_t block, int64_t g) {
+      return o.spec.pseudo_max
+                 ? exactScore(head, from + g * dim, block * kBlock,
+                              (block + 1) * kBlock)
+                 : double(best[size_t((head * all + block) * queriesPerHead() +
+                                      first + g)]);
+    };
     auto score = [&](int64_t block, int64_t g) {
       return double(
           best[size_t((head * all + block) * queriesPerHead() + first + g)]);
@@ -338,8 +346,9 @@ void Sequence::queries(int variant, int64_t length, double keep,
     if (blocks > 0) {
       std::vector<double> gaps(size_t(blocks), HUGE_VAL);
       for (int64_t g = 0; g < group; ++g) {
-        double top = std::max({score(0, g), score(blocks - 1, g),
-                               tailScore(head, from + g * dim, length)});
+        double top = std::max(
+            {candidate(0, g), candidate(blocks - 1, g),
+             exactScore(head, from + g * dim, blocks * kBlock, length)});
         for (int64_t block = 0; block < blocks; ++block)
           gaps[size_t(block)] =
               std::min(gaps[size_t(block)], top - score(block, g));

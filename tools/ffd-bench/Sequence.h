@@ -72,7 +72,8 @@ private:
   void fillValues(int64_t head, const Head &h, int64_t block);
   void centreHead(int64_t head);
   void scanBlock(int64_t head, int64_t block);
-  double tailScore(int64_t head, const float *q, int64_t length) const;
+  double exactScore(int64_t head, const float *q, int64_t first,
+                    int64_t last) const;
 
   SequenceOptions settings;
   HostBuffer keys, values;

@@ -103,6 +103,11 @@ static cl::opt<std::string>
              cl::value_desc("top_delta|top_k=64|top_p=0.9|all"),
              cl::desc("selection rule without a file (default: top_delta); "
                       "kernels of top_k and top_p are for the CPU"));
+static cl::opt<std::string> pseudoMax(
+    "pseudo-max", cl::cat(category), cl::init("scan"),
+    cl::value_desc("scan|refined"),
+    cl::desc("scores that top_delta takes the pseudo-max from, without a file: "
+             "those of the scan (default), or refined ones"));
 static cl::opt<std::string>
     execution("execution", cl::cat(category), cl::value_desc("fused|split"),
               cl::desc("selector and computer as one kernel, where the rule "
@@ -188,7 +193,8 @@ static OwningOpRef<ModuleOp> buildFromFlags(MLIRContext &context,
       queryTokens.getValue(), centre.getValue());
   if (!spec)
     return {};
-  return buildProgram(&context, program, spec, rule.attribute());
+  return buildProgram(&context, program, spec,
+                      rule.attribute(pseudoMax == "refined"));
 }
 
 /// The rule and execution that the flags give; false after a message. A file
@@ -198,6 +204,16 @@ static bool parseSelector(CompilerOptions &options, ::ffd::Selector &rule) {
       selector, execution, "option '--selector'", "option '--execution'", rule);
   if (!status.ok()) {
     fail(status.message());
+    return false;
+  }
+  if (pseudoMax != "scan" && pseudoMax != "refined") {
+    fail("option '--pseudo-max' is '" + pseudoMax +
+         "', expected scan or refined");
+    return false;
+  }
+  if (pseudoMax == "refined" && rule.rule != ::ffd::Rule::TopDelta) {
+    fail("option '--pseudo-max' is 'refined' with --selector=" + selector +
+         ", expected --selector=top_delta");
     return false;
   }
   if (rule.needsRow() && !options.isCPU() && emitStage > Stage::Tile) {
@@ -220,24 +236,26 @@ static std::string findIdleOption(const CompilerOptions &options) {
   std::string result;
   if (!inputFile.empty())
     for (const cl::Option *option : std::initializer_list<const cl::Option *>{
-             &program, &selector, &residualBits, &queryTokens, &centre})
+             &program, &selector, &pseudoMax, &residualBits, &queryTokens,
+             &centre})
       if (result.empty())
         result = idle(*option, "with a file, which says itself what to build");
   if (program == Program::Exact)
     for (const cl::Option *option : std::initializer_list<const cl::Option *>{
-             &selector, &execution, &residualBits, &centre})
+             &selector, &pseudoMax, &execution, &residualBits, &centre})
       if (result.empty())
         result = idle(*option, "with --program=exact, which selects nothing");
   if (program == Program::Append)
     for (const cl::Option *option : std::initializer_list<const cl::Option *>{
-             &selector, &group, &selectBlock, &execution, &residualBits,
-             &queryTokens, &warps, &ctas, &stages, &slots})
+             &selector, &pseudoMax, &group, &selectBlock, &execution,
+             &residualBits, &queryTokens, &warps, &ctas, &stages, &slots})
       if (result.empty())
         result = idle(*option, "with --program=append, whose kernel does not "
                                "depend on it");
   if (program == Program::Plan)
     for (const cl::Option *option : std::initializer_list<const cl::Option *>{
-             &selector, &execution, &residualBits, &centre, &warps, &ctas,
+             &selector, &pseudoMax, &execution, &residualBits, &centre, &warps,
+             &ctas,
              &stages, &slots})
       if (result.empty())
         result = idle(*option, "with --program=plan, whose kernel does not "

@@ -158,6 +158,8 @@ void Report::printTable(raw_ostream &os) const {
   if (!options.selector.isDefault())
     os << ", " << options.selector.name()
        << (options.selector.split ? " in split execution" : ", fused");
+  if (options.refinedMax)
+    os << ", refined pseudo-max";
   if (!options.emulated())
     os << ", median of " << options.repeat;
   os << "\n";
@@ -223,6 +225,7 @@ void Report::printJson(raw_ostream &os) const {
     json.attribute("residual_bits", options.residuals ? 8 : 0);
     json.attribute("centre", centreName(options.centre));
     json.attribute("selector", options.selector.name());
+    json.attribute("pseudo_max", options.refinedMax ? "refined" : "scan");
     json.attribute("execution", options.selector.split ? "split" : "fused");
     json.attribute("lag", options.lag);
     json.attribute("repeat", options.repeat);

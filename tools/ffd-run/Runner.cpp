@@ -221,8 +221,8 @@ Error Runner::timeExact(const Case &c, const ffdSpec &spec, Call &call,
     return Error::success();
   }
   DecodeKernel *kernel = nullptr;
-  ffdSpec plain = spec; // exact attention reads keys as they are
-  plain.centre = FFD_CENTRE_NONE;
+  ffdSpec plain = withoutRule(spec);
+  plain.centre = FFD_CENTRE_NONE; // exact attention reads keys as they are
   if (Status status = find(Program::Exact, plain, kernel); !status.ok()) {
     noExact = status.message();
     return Error::success();
@@ -276,6 +276,8 @@ Expected<CaseResult> Runner::run(const Case &c) {
   request.spec.select_block = settings.selectBlock;
   request.spec.no_residuals = !settings.residuals;
   request.spec.centre = settings.centre;
+  request.spec.pseudo_max =
+      settings.refinedMax ? FFD_PSEUDO_MAX_REFINED : FFD_PSEUDO_MAX_SCAN;
   request.spec.query_tokens = static_cast<int32_t>(s.queryTokens);
   if (settings.lag < s.queryTokens - 1)
     return error("option '--lag' is {0}, expected at least {1} with the {2} "

@@ -42,6 +42,7 @@ struct RunOptions {
   int32_t scanBits = 2;
   bool residuals = true; ///< false: attention over thumbnails alone
   int32_t centre = FFD_CENTRE_NONE; ///< what keys are relative to
+  bool refinedMax = false; ///< the pseudo-max is one of refined scores
   int32_t selectBlock = 16;
   int32_t lag = 0;
   int32_t splits = 0; ///< 0: the kernel picks

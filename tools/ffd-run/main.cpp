@@ -91,11 +91,10 @@ static cl::opt<int>
     selectBlockOpt("select-block", cl::cat(category), cl::init(16),
                    cl::value_desc("16|32|64|128"),
                    cl::desc("Tokens kept or skipped together (default 16)"));
-static cl::opt<int>
-    scanBitsOpt("scan-bits", cl::cat(category), cl::init(2),
-                cl::value_desc("2|4|8|16"),
-                cl::desc("Bits of a thumbnail code (default 2); 16, on the CPU: "
-                         "keys that are not split"));
+static cl::opt<int> scanBitsOpt(
+    "scan-bits", cl::cat(category), cl::init(2), cl::value_desc("2|4|8|16"),
+    cl::desc("Bits of a thumbnail code (default 2); 16, on the CPU: "
+             "keys that are not split"));
 static cl::opt<int>
     residualBitsOpt("residual-bits", cl::cat(category), cl::init(8),
                     cl::value_desc("8|0"),
@@ -111,6 +110,12 @@ static cl::opt<std::string>
                 cl::value_desc("top_delta|top_k=64|top_p=0.9|all"),
                 cl::desc("Rule that keeps blocks (default top_delta); others "
                          "are for the CPU and ignore --delta"));
+static cl::opt<std::string>
+    pseudoMaxOpt("pseudo-max", cl::cat(category), cl::init("scan"),
+                 cl::value_desc("scan|refined"),
+                 cl::desc("Scores that top_delta takes the pseudo-max from: "
+                          "those of the scan (default), or refined ones, for "
+                          "the residuals of two blocks"));
 static cl::opt<std::string>
     executionOpt("execution", cl::cat(category), cl::value_desc("fused|split"),
                  cl::desc("Selector and computer as one kernel, where the rule "
@@ -274,9 +279,9 @@ static Error checkEmulation() {
 
 /// The rule, and how much of K the cache has.
 static Error parseSelector(RunOptions &options) {
-  if (Error e = toError(Selector::parse(selectorOpt, executionOpt,
-                                        "option --selector",
-                                        "option --execution", options.selector)))
+  if (Error e = toError(
+          Selector::parse(selectorOpt, executionOpt, "option --selector",
+                          "option --execution", options.selector)))
     return e;
   if (Error e = expectOneOf("scan-bits", scanBitsOpt, {2, 4, 8, 16}))
     return e;
@@ -287,6 +292,16 @@ static Error parseSelector(RunOptions &options) {
     return error("option --residual-bits is {0} with --scan-bits=16, expected "
                  "0: keys that are not split have no residuals",
                  residualBitsOpt.getValue());
+  if (Error e = expectOneOf("pseudo-max", pseudoMaxOpt, {"scan", "refined"}))
+    return e;
+  options.refinedMax = pseudoMaxOpt == "refined";
+  if (options.refinedMax && options.selector.rule != Rule::TopDelta)
+    return error("option --pseudo-max is 'refined' with --selector={0}, "
+                 "expected --selector=top_delta",
+                 selectorOpt.getValue());
+  if (options.refinedMax && (keys || residualBitsOpt == 0))
+    return error("option --pseudo-max is 'refined' without residuals, expected "
+                 "2, 4 or 8 scan bits and --residual-bits=8");
   options.scanBits = scanBitsOpt;
   options.residuals = residualBitsOpt == 8 && !keys;
   if (Error e = expectOneOf("centre", centreOpt, {"none", "row"}))

@@ -43,6 +43,8 @@ bool isPointerTo(Type type, unsigned space);
 namespace mlir::ffd {
 /// The spec an ffd type carries, null for other types.
 SpecAttr getSpec(Type type);
+/// Whether a selector (or null) takes its pseudo-max from refined scores.
+bool isRefined(Attribute selector);
 /// Registers the bufferisation of the L1 ops.
 void registerBufferizableOpInterfaceExternalModels(DialectRegistry &registry);
 } // namespace mlir::ffd

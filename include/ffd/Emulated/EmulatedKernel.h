@@ -37,8 +37,8 @@ public:
     /// False: the two kernels of the split execution, selector and computer,
     /// launched one after the other.
     bool fuse = true;
-    /// Text of a selector attribute.
-    std::string selector = "#ffd.top_delta";
+    /// Text of a selector attribute; empty: the rule of the specification.
+    std::string selector;
     /// Where the NVVM kernel is written, so that reports name its lines; empty:
     /// nowhere.
     std::string locationFile;

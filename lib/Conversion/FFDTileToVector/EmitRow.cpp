@@ -93,10 +93,10 @@ LogicalResult Emitter::emitOp(Operation *op) {
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case<TileAccumulateOp, TileChooseOp, TileDistributeOp, TileDotOp,
             TileExactExtentOp, TileExtentOp, TileFinishOp, TileFullOp,
-            TileInitOp, TileLoadBodyOp, TileLoadKeptOp, TileLoadTailOp,
-            TileLoadThumbnailOp, TileQueryOp, TileReachOp, TileRefineOp,
-            TileScanOp, TileStoreKeptOp, TileThresholdOp, TileToUnitsOp>(
-          [&](auto op) { return emit(op); })
+            TileInitOp, TileKeepEndsOp, TileLoadBodyOp, TileLoadKeptOp,
+            TileLoadTailOp, TileLoadThumbnailOp, TileQueryOp, TileReachOp,
+            TileRefineOp, TileScanOp, TileStoreKeptOp, TileThresholdOp,
+            TileToUnitsOp>([&](auto op) { return emit(op); })
       // Whoever emits a loop reads what it yields.
       .Case<TileYieldOp>([](auto) { return success(); })
       .Case<arith::ConstantOp>([&](arith::ConstantOp op) -> LogicalResult {

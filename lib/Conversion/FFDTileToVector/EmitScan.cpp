@@ -29,15 +29,15 @@ namespace {
 /// The two signed bytes of the folded query.
 enum Byte { High, Low };
 
-/// The scan of one block.
+/// The scan of one block, of codes as `layout` has them.
 class Scan {
 public:
-  Scan(VectorBuilder &b, SpecAttr spec, const QueryValue &query,
-       const ThumbnailValue &thumbnail)
-      : b(b), spec(spec), layout(spec.getLayout()), query(query),
-        thumbnail(thumbnail), group(spec.getRowHeads()),
-        dim(layout.paddedHeadDim()), words(layout.wordsPerTile()),
-        fields(layout.fieldsPerByte()) {}
+  Scan(VectorBuilder &b, SpecAttr spec, const ::ffd::Layout &layout,
+       const QueryValue &query, const ThumbnailValue &thumbnail)
+      : b(b), spec(spec), layout(layout), query(query), thumbnail(thumbnail),
+        group(spec.getRowHeads()), dim(layout.paddedHeadDim()),
+        words(layout.wordsPerTile()), fields(layout.fieldsPerByte()),
+        twiceL((int64_t(1) << layout.scanBits) - 1) {}
 
   /// Emits the scan; returns the buffer of a ScoresValue. `thresholds` (i32
   /// [16], may be null): scores need not be exact where they are below.
@@ -58,7 +58,7 @@ private:
   ::ffd::Layout layout;
   const QueryValue &query;
   const ThumbnailValue &thumbnail;
-  const int64_t group, dim, words, fields;
+  const int64_t group, dim, words, fields, twiceL;
 
   Value scales;    ///< f32 [Dp], s' in scale order
   Value folded[2]; ///< i32 [G][Dp / 4], four bytes a word, in scale order
@@ -120,7 +120,7 @@ void Scan::fold(Byte byte) {
       total.add(b.constant(bytes, int64_t(1)), packed);
     }
     const int64_t weight = byte == High ? 128 : 1;
-    b.store(b.mul(b.reduceAdd(total.get()), b.i32(-spec.getTwiceL() * weight)),
+    b.store(b.mul(b.reduceAdd(total.get()), b.i32(-twiceL * weight)),
             b.at(bias[byte], b.shl(head, 2)), 4);
   });
 }
@@ -205,6 +205,8 @@ void Scan::scanSegment(Value first, ArrayRef<Byte> bytes, Done done) {
 
 /// Asks for the next block's part that lies where `chunk` lies in this one.
 void Scan::prefetch(Value offset) {
+  if (!thumbnail.next)
+    return;
   const int64_t chunks = words / std::gcd(words, int64_t(4));
   for (int64_t half = 0; half < 2; ++half)
     for (int64_t line = 0; line < chunks * kChunkBytes; line += 64)
@@ -227,7 +229,8 @@ Value Scan::emit(Value thresholds, Value tokens) {
     b.store(b.i32(0), ready, 4);
   else
     fold(Low);
-  for (int64_t line = 0; line < layout.scaleBytes(); line += 64)
+  for (int64_t line = 0; thumbnail.next && line < layout.scaleBytes();
+       line += 64)
     b.prefetch(b.at(thumbnail.next, layout.codeBytes() + line));
 
   auto laneOf = [&](Value vector, Value head) {
@@ -271,8 +274,8 @@ Value Scan::emit(Value thresholds, Value tokens) {
     auto highAt = [&](int64_t tile, Value head) {
       return b.at(b.at(highSums, tile * group * 128), b.shl(head, 7));
     };
-    Value rest = b.constant(b.vec(b.getI32Type()),
-                            64 * layout.headDim * spec.getTwiceL());
+    Value rest =
+        b.constant(b.vec(b.getI32Type()), 64 * layout.headDim * twiceL);
     b.store(b.i32(0), possible, 4);
     scanSegment(first, {High}, [&](int64_t tile, Value head, Value sums[2][2]) {
       Value halves[2] = {b.shl(sums[0][High], 8), b.shl(sums[1][High], 8)};
@@ -319,11 +322,48 @@ bool mlir::ffd::wantsTokens(TileScanOp op) {
          });
 }
 
+/// select_c5. Residuals lie as codes of eight bits would, so that they are
+/// scanned likewise.
+Value Emitter::scanRefined(const QueryValue &query,
+                           const ThumbnailValue &thumbnail,
+                           const BodyValue &body) {
+  const int64_t vectors = layout.tilesPerBlock() / 2;
+  ::ffd::Layout wide = layout;
+  wide.scanBits = layout.residualBits;
+  const ThumbnailValue residuals{body.residuals, thumbnail.scales, Value()};
+  Value coarse = b.alloca(group * vectors * 128),
+        fine = b.alloca(group * vectors * 128),
+        scores = b.alloca(group * vectors * 64);
+  Scan(b, spec, layout, query, thumbnail).emit({}, coarse);
+  Scan(b, spec, wide, query, residuals).emit({}, fine);
+  b.loop(group * vectors, [&](Value i) {
+    Value from = b.shl(i, 7);
+    Value halves[2];
+    for (int64_t half = 0; half < 2; ++half) {
+      Value rest = b.loadI32(b.at(b.at(fine, from), 64 * half));
+      halves[half] = b.add(b.loadI32(b.at(b.at(coarse, from), 64 * half)),
+                           b.sar(rest, layout.residualBits));
+    }
+    b.store(b.max(halves[0], halves[1]), b.at(scores, b.shl(i, 6)), 64);
+  });
+  return scores;
+}
+
 LogicalResult Emitter::emit(TileScanOp op) {
   const QueryValue &query = get<QueryValue>(op.getQuery());
   const ThumbnailValue &thumbnail = get<ThumbnailValue>(op.getThumbnail());
   if (spec.scansKeys()) {
     scanKeys(op);
+    return success();
+  }
+  const int64_t vectors = layout.tilesPerBlock() / 2;
+  if (op.getBody()) {
+    // Whoever wants the scores of all tokens does not want refined ones.
+    if (wantsTokens(op))
+      return op.emitOpError("has a body in a ranking by #ffd.top_p, which has "
+                            "no lowering for the CPU");
+    Value scores = scanRefined(query, thumbnail, get<BodyValue>(op.getBody()));
+    set(op.getResult(), ScoresValue{scores, vectors, {}, {}});
     return success();
   }
   // The one threshold that the scores are compared with, if that is all that
@@ -333,11 +373,11 @@ LogicalResult Emitter::emit(TileScanOp op) {
     if (auto reach = dyn_cast<TileReachOp>(*op.getResult().user_begin()))
       if (values.contains(reach.getThreshold()))
         thresholds = get<ThresholdValue>(reach.getThreshold()).data;
-  const int64_t vectors = layout.tilesPerBlock() / 2;
   Value tokens;
   if (wantsTokens(op))
     tokens = b.alloca(group * vectors * 128);
-  Value scores = Scan(b, spec, query, thumbnail).emit(thresholds, tokens);
+  Value scores =
+      Scan(b, spec, layout, query, thumbnail).emit(thresholds, tokens);
   set(op.getResult(), ScoresValue{scores, vectors, tokens, {}});
   return success();
 }

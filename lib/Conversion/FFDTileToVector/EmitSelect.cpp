@@ -127,6 +127,20 @@ LogicalResult Emitter::emit(TileFullOp op) {
   return success();
 }
 
+LogicalResult Emitter::emit(TileKeepEndsOp op) {
+  Value bits = get<MaskValue>(op.getMask()).bits;
+  Value block = index(op.getBlock());
+  Value last = b.sub(index(op.getBlocks()), b.i64(1));
+  auto keep = [&](Value at, int64_t select) {
+    Value more = b.ori(bits, b.i32(int64_t(1) << select));
+    bits = b.select(b.cmp(IntCmp::eq, block, at), more, bits);
+  };
+  keep(b.i64(0), 0);
+  keep(last, layout.selectsPerBlock() - 1);
+  set(op.getResult(), MaskValue{bits});
+  return success();
+}
+
 LogicalResult Emitter::emit(TileStoreKeptOp op) {
   Value bits = get<MaskValue>(op.getMask()).bits;
   Value count = LLVM::CtPopOp::create(b, b.getI32Type(), bits);

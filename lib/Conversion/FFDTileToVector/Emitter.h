@@ -26,7 +26,8 @@ namespace mlir::ffd {
 //===--- What tile values become
 //-------------------------------------------===//
 //
-// G: query heads of the row, those of all query tokens; Dp: padded head dim. Buffers are 64-byte aligned.
+// G: query heads of the row, those of all query tokens; Dp: padded head dim.
+// Buffers are 64-byte aligned.
 
 /// `!ffd.query`. Per-head numbers are lanes of vectors, lane = head.
 struct QueryValue {
@@ -176,9 +177,13 @@ private:
   LogicalResult emit(TileThresholdOp op);
   LogicalResult emit(TileReachOp op);
   LogicalResult emit(TileFullOp op);
+  LogicalResult emit(TileKeepEndsOp op);
   LogicalResult emit(TileStoreKeptOp op);
   LogicalResult emit(TileLoadKeptOp op);
 
+  /// Refined scores of a block in scan units, as in a ScoresValue.
+  Value scanRefined(const QueryValue &query, const ThumbnailValue &thumbnail,
+                    const BodyValue &body);
   /// Scores of a block whose keys are not split, [tile][G][16]; `mask` (i32,
   /// may be null): of its selection blocks only.
   Value emitKeys(const QueryValue &query, Value keys, Value mask);
@@ -212,8 +217,8 @@ private:
   void set(Value value, T emitted) {
     values.insert_or_assign(value, TileValue(std::move(emitted)));
   }
-  /// Which lanes of a tile of the tail a head sees: vector<16xi1>. Query token i
-  /// of n does not see the last n - 1 - i tokens.
+  /// Which lanes of a tile of the tail a head sees: vector<16xi1>. Query token
+  /// i of n does not see the last n - 1 - i tokens.
   Value seenBy(int64_t head, const TailValue &tail);
   /// An i64 for an index value.
   Value index(Value value) { return indices.lookup(value); }
@@ -229,7 +234,8 @@ private:
   // Of the row.
   Value row, split, splits, sequence, kvHead;
   Value visibleBlocks; ///< committed blocks, once `extent` has run
-  Value keptHere; ///< i64 in memory: selection blocks kept so far, null: no mask
+  Value
+      keptHere; ///< i64 in memory: selection blocks kept so far, null: no mask
   DenseMap<Value, TileValue> values;
   DenseMap<Value, Value> indices;
   SmallVector<Value> arguments;

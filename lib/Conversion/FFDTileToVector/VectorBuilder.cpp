@@ -39,7 +39,8 @@ Type VectorBuilder::withElement(Type like, Type element) {
   return element;
 }
 
-//===--- Constants ---------------------------------------------------------===//
+//===--- Constants
+//---------------------------------------------------------===//
 
 Value VectorBuilder::i64(int64_t value) {
   return constant(getI64Type(), value);
@@ -82,7 +83,8 @@ Value VectorBuilder::splat(Value scalar, int64_t size) {
                                      scalar);
 }
 
-//===--- Arithmetic --------------------------------------------------------===//
+//===--- Arithmetic
+//--------------------------------------------------------===//
 
 static bool isFloat(Value value) {
   return isa<FloatType>(getElementTypeOrSelf(value));
@@ -123,6 +125,9 @@ Value VectorBuilder::shr(Value x, int64_t bits) {
   if (bits == 0)
     return x;
   return arith::ShRUIOp::create(*this, x, constant(x.getType(), bits));
+}
+Value VectorBuilder::sar(Value x, int64_t bits) {
+  return arith::ShRSIOp::create(*this, x, constant(x.getType(), bits));
 }
 Value VectorBuilder::negate(Value condition) {
   return xori(condition, constant(condition.getType(), int64_t(1)));
@@ -184,8 +189,8 @@ Value VectorBuilder::notFinite(Value x) {
 }
 
 Value VectorBuilder::roundToF16(Value x) {
-  Value half = arith::TruncFOp::create(
-      *this, withElement(x.getType(), getF16Type()), x);
+  Value half =
+      arith::TruncFOp::create(*this, withElement(x.getType(), getF16Type()), x);
   return arith::ExtFOp::create(*this, x.getType(), half);
 }
 
@@ -219,7 +224,7 @@ Value VectorBuilder::exp(Value x) {
                     4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1});
   p = add(fma(p, mul(r, r), r), constant(type, 1.0));
   Value scale = bitcast(type, add(shl(bitcast(bitsType, shifted), 23),
-                               constant(bitsType, int64_t(0x3F800000))));
+                                  constant(bitsType, int64_t(0x3F800000))));
   // Below, 2^n is no normal number; NaN takes the other side.
   Value tiny = cmp(FloatCmp::OLT, x, constant(type, -87.33654));
   return select(tiny, constant(type, 0.0), mul(p, scale));
@@ -230,8 +235,8 @@ Value VectorBuilder::log(Value x) {
   Type type = x.getType(), bitsType = withElement(type, getI32Type());
   Value bits = bitcast(bitsType, x);
   Value offset = sub(bits, constant(bitsType, int64_t(0x3F3504F3)));
-  Value exponent = arith::ShRSIOp::create(*this, offset,
-                                          constant(bitsType, int64_t(23)));
+  Value exponent =
+      arith::ShRSIOp::create(*this, offset, constant(bitsType, int64_t(23)));
   Value m = bitcast(type, sub(bits, shl(exponent, 23)));
   Value e = toFloat(exponent);
   Value t = sub(m, constant(type, 1.0)), square = mul(t, t);
@@ -246,7 +251,8 @@ Value VectorBuilder::log(Value x) {
   return select(notFinite(x), x, result);
 }
 
-//===--- Vectors -----------------------------------------------------------===//
+//===--- Vectors
+//-----------------------------------------------------------===//
 
 Value VectorBuilder::shuffle(Value x, Value y, ArrayRef<int64_t> indices) {
   return vector::ShuffleOp::create(*this, x, y, indices);
@@ -268,8 +274,9 @@ Value VectorBuilder::concat(ArrayRef<Value> vectors) {
     int64_t size = cast<VectorType>(parts[0].getType()).getNumElements();
     SmallVector<Value> joined;
     for (size_t i = 0; i < parts.size(); i += 2)
-      joined.push_back(shuffle(parts[i], parts[i + 1],
-                               llvm::to_vector(llvm::seq(int64_t(0), 2 * size))));
+      joined.push_back(
+          shuffle(parts[i], parts[i + 1],
+                  llvm::to_vector(llvm::seq(int64_t(0), 2 * size))));
     parts = joined;
   }
   return parts[0];
@@ -363,7 +370,8 @@ SmallVector<Value> VectorBuilder::transpose(ArrayRef<Value> vectors) {
   return x;
 }
 
-//===--- Integer dot products ----------------------------------------------===//
+//===--- Integer dot products
+//----------------------------------------------===//
 
 void DotSum::addNarrow(Narrow &sum, Value codes, Value factors) {
   const int64_t width = b->cpu.wide ? 64 : 32;
@@ -386,11 +394,9 @@ Value DotSum::widen(const Narrow &sum) {
   Value ones = b->constant(b->vec(b->getI16Type(), width / 2), int64_t(1));
   SmallVector<Value> parts;
   for (Value part : sum.parts)
-    parts.push_back(b->callIntrinsic(b->cpu.wide
-                                         ? "llvm.x86.avx512.pmaddw.d.512"
-                                         : "llvm.x86.avx2.pmadd.wd",
-                                     b->vec(b->getI32Type(), width / 4),
-                                     {part, ones}));
+    parts.push_back(b->callIntrinsic(
+        b->cpu.wide ? "llvm.x86.avx512.pmaddw.d.512" : "llvm.x86.avx2.pmadd.wd",
+        b->vec(b->getI32Type(), width / 4), {part, ones}));
   return b->concat(parts);
 }
 
@@ -443,7 +449,8 @@ Value DotSum::get() {
   return total;
 }
 
-//===--- Memory ------------------------------------------------------------===//
+//===--- Memory
+//------------------------------------------------------------===//
 
 Value VectorBuilder::alloca(int64_t bytes) {
   InsertionGuard guard(*this);
@@ -490,7 +497,8 @@ void VectorBuilder::prefetchRow(Value pointer, int64_t row, int64_t bytes) {
     prefetch(at(pointer, line));
 }
 
-//===--- Control flow ------------------------------------------------------===//
+//===--- Control flow
+//------------------------------------------------------===//
 
 void VectorBuilder::loop(Value first, Value last,
                          function_ref<void(Value)> body) {
@@ -504,8 +512,7 @@ void VectorBuilder::headGroups(int64_t group, int64_t atOnce,
                                function_ref<void(Value, int64_t)> body) {
   if (group <= atOnce)
     return body(i64(0), group);
-  loop(group / atOnce,
-       [&](Value i) { body(mul(i, i64(atOnce)), atOnce); });
+  loop(group / atOnce, [&](Value i) { body(mul(i, i64(atOnce)), atOnce); });
   if (int64_t rest = group % atOnce)
     body(i64(group - rest), rest);
 }

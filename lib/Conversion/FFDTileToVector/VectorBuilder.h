@@ -38,7 +38,8 @@ public:
 
   const CpuIsa cpu;
 
-  //===--- Types -----------------------------------------------------------===//
+  //===--- Types
+  //-----------------------------------------------------------===//
   Type ptrType() { return LLVM::LLVMPointerType::get(getContext()); }
   VectorType vec(Type element, int64_t size = 16) {
     return VectorType::get({size}, element);
@@ -46,7 +47,8 @@ public:
   /// The type of `like` with another element type.
   Type withElement(Type like, Type element);
 
-  //===--- Constants -------------------------------------------------------===//
+  //===--- Constants
+  //-------------------------------------------------------===//
   Value i64(int64_t value);
   Value i32(int64_t value);
   Value f32(float value);
@@ -55,9 +57,12 @@ public:
   Value constant(Type type, double value);
   Value constantVector(Type element, ArrayRef<int64_t> values);
   Value splat(Value scalar, int64_t size = 16);
-  Value zeros(int64_t size = 16) { return constant(vec(getF32Type(), size), 0.0); }
+  Value zeros(int64_t size = 16) {
+    return constant(vec(getF32Type(), size), 0.0);
+  }
 
-  //===--- Arithmetic (no fast-math: docs/numerics.md) ---------------------===//
+  //===--- Arithmetic (no fast-math: docs/numerics.md)
+  //---------------------===//
   Value add(Value x, Value y);
   Value sub(Value x, Value y);
   Value mul(Value x, Value y);
@@ -68,6 +73,7 @@ public:
   Value xori(Value x, Value y);
   Value shl(Value x, int64_t bits);
   Value shr(Value x, int64_t bits); ///< logical
+  Value sar(Value x, int64_t bits); ///< arithmetic: rounds down
   Value negate(Value condition);
   Value cmp(arith::CmpIPredicate predicate, Value x, Value y);
   Value cmp(arith::CmpFPredicate predicate, Value x, Value y);
@@ -77,8 +83,8 @@ public:
   Value max(Value x, Value y);
   Value min(Value x, Value y);
   Value bitcast(Type type, Value value); ///< bit cast of the same size
-  Value toFloat(Value integer);       ///< signed, to f32
-  Value toInt(Value value);           ///< truncates to i32; must be in range
+  Value toFloat(Value integer);          ///< signed, to f32
+  Value toInt(Value value);              ///< truncates to i32; must be in range
   Value zext(Value value, Type element);
   Value sext(Value value, Type element);
   Value trunc(Value value, Type element);
@@ -97,7 +103,8 @@ public:
   /// log(x) of positive normal x; NaN of NaN.
   Value log(Value x);
 
-  //===--- Vectors ---------------------------------------------------------===//
+  //===--- Vectors
+  //---------------------------------------------------------===//
   Value shuffle(Value x, Value y, ArrayRef<int64_t> indices);
   Value shuffle(Value x, ArrayRef<int64_t> indices) {
     return shuffle(x, x, indices);
@@ -124,7 +131,8 @@ public:
   /// 16 vectors of 16 words: lane i of result w is lane w of vector i.
   SmallVector<Value> transpose(ArrayRef<Value> vectors);
 
-  //===--- Memory ----------------------------------------------------------===//
+  //===--- Memory
+  //----------------------------------------------------------===//
   /// A 64-byte aligned stack buffer, live for the whole function.
   Value alloca(int64_t bytes);
   Value at(Value pointer, Value bytes);
@@ -137,14 +145,15 @@ public:
   /// The cache lines that begin in row `row` of rows of `bytes`.
   void prefetchRow(Value pointer, int64_t row, int64_t bytes);
 
-  //===--- Control flow ----------------------------------------------------===//
+  //===--- Control flow
+  //----------------------------------------------------===//
   void loop(Value first, Value last, function_ref<void(Value)> body);
   void loop(int64_t count, function_ref<void(Value)> body) {
     loop(i64(0), i64(count), body);
   }
-  /// Runs `body(first, count)` over the heads 0 .. group - 1 in groups of at most
-  /// `atOnce`, whose values `body` keeps in registers: code for one group, or two
-  /// if the last is smaller.
+  /// Runs `body(first, count)` over the heads 0 .. group - 1 in groups of at
+  /// most `atOnce`, whose values `body` keeps in registers: code for one group,
+  /// or two if the last is smaller.
   void headGroups(int64_t group, int64_t atOnce,
                   function_ref<void(Value, int64_t)> body);
   void ifThen(Value condition, function_ref<void()> body,
@@ -159,8 +168,8 @@ private:
 };
 
 /// An exact sum of unsigned bytes, each at most `limit`, times signed bytes, in
-/// groups of four: vectors of 64 bytes to vector<16xi32>. Terms come one by one,
-/// so that a sum stays in a register while codes are unpacked.
+/// groups of four: vectors of 64 bytes to vector<16xi32>. Terms come one by
+/// one, so that a sum stays in a register while codes are unpacked.
 class DotSum {
 public:
   DotSum(VectorBuilder &b, int64_t limit) : b(&b), limit(limit) {}

@@ -65,7 +65,8 @@ struct SplitCacheOptions {
 /// What one decode reads at least, in bytes; a row is a (sequence, kv head).
 struct DecodeBytes {
   int64_t scan = 0;         ///< thumbnails of all committed blocks
-  int64_t kept = 0;         ///< residuals and V of the kept selection blocks
+  int64_t kept = 0;         ///< residuals and V of the kept selection blocks,
+                            ///< and residuals that a refined pseudo-max needs
   int64_t tail = 0;         ///< 16-bit K and V of the tails
   int64_t dense = 0;        ///< 16-bit K and V of all tokens: what exact reads
   int64_t keptBlocks = 0;   ///< kept selection blocks

@@ -35,8 +35,9 @@ struct Selector {
 
   /// As parse() takes it: "top_delta", "top_k=64", "top_p=0.9" or "all".
   std::string name() const;
-  /// As attribute of the compiler's dialect: "#ffd.top_k<64>".
-  std::string attribute() const;
+  /// As attribute of the compiler's dialect: "#ffd.top_k<64>"; of top_delta,
+  /// the only rule that has a pseudo-max, with an ffdPseudoMax.
+  std::string attribute(int32_t pseudoMax = 0) const;
 
   /// Parses a rule and, if it is not empty, an execution ("fused" or "split");
   /// by default a rule is fused if it can be. The messages of errors start with

@@ -75,12 +75,14 @@ inline bool operator==(const ffdSpec &a, const ffdSpec &b) {
          a.group == b.group && a.element == b.element &&
          a.scan_bits == b.scan_bits && a.quant_block == b.quant_block &&
          a.select_block == b.select_block && a.no_residuals == b.no_residuals &&
-         queryTokens(a) == queryTokens(b) && a.centre == b.centre;
+         queryTokens(a) == queryTokens(b) && a.centre == b.centre &&
+         a.pseudo_max == b.pseudo_max;
 }
 inline bool operator!=(const ffdSpec &a, const ffdSpec &b) { return !(a == b); }
 
 /// `d128-v128-g4-f16-b2-q128-s16`, with `-r0` where there are no residuals,
-/// `-n4` where four tokens ask at once and `-crow` where keys are centred.
+/// `-n4` where four tokens ask at once, `-crow` where keys are centred and
+/// `-refined` with that pseudo-max.
 inline std::string specName(const ffdSpec &spec) {
   return "d" + std::to_string(spec.head_dim) + "-v" +
          std::to_string(spec.value_dim) + "-g" + std::to_string(spec.group) +
@@ -90,7 +92,15 @@ inline std::string specName(const ffdSpec &spec) {
          std::to_string(spec.select_block) + (spec.no_residuals ? "-r0" : "") +
          (queryTokens(spec) > 1 ? "-n" + std::to_string(queryTokens(spec))
                                 : "") +
-         (spec.centre == FFD_CENTRE_ROW ? "-crow" : "");
+         (spec.centre == FFD_CENTRE_ROW ? "-crow" : "") +
+         (spec.pseudo_max ? "-refined" : "");
+}
+
+/// The specification of the kernel that another program than a decode needs:
+/// the rule of the decode does not matter to it.
+inline ffdSpec withoutRule(ffdSpec spec) {
+  spec.pseudo_max = FFD_PSEUDO_MAX_SCAN;
+  return spec;
 }
 
 /// Checks the limits that abi.h states; with `ablations` those of what only CPU
@@ -118,6 +128,11 @@ inline Status checkSpec(const ffdSpec &spec, bool ablations = false) {
     return bad("no_residuals", spec.no_residuals, "1 with scan_bits 16");
   if (spec.no_residuals != 0 && !(ablations && spec.no_residuals == 1))
     return bad("no_residuals", spec.no_residuals, ablations ? "0 or 1" : "0");
+  if (spec.pseudo_max != FFD_PSEUDO_MAX_SCAN &&
+      spec.pseudo_max != FFD_PSEUDO_MAX_REFINED)
+    return bad("pseudo_max", spec.pseudo_max, "0 (scan) or 1 (refined)");
+  if (spec.pseudo_max && spec.no_residuals)
+    return bad("pseudo_max", spec.pseudo_max, "0 (scan) without residuals");
   if (spec.query_tokens < 0 || spec.query_tokens > 8)
     return bad("query_tokens", spec.query_tokens, "1 to 8");
   if (rowHeads(spec) > 16)

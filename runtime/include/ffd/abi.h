@@ -30,7 +30,7 @@ extern "C" {
 #endif
 
 /* Changes whenever a field of the structs below or the layout changes. */
-#define FFD_ABI_VERSION 3
+#define FFD_ABI_VERSION 4
 
 typedef enum ffdElement { FFD_F16 = 0, FFD_BF16 = 1 } ffdElement;
 
@@ -38,6 +38,14 @@ typedef enum ffdElement { FFD_F16 = 0, FFD_BF16 = 1 } ffdElement;
  * anything else sees them: nothing, or the mean of the row's first block
  * (docs/numerics.md, "Centred keys"). */
 typedef enum ffdCentre { FFD_CENTRE_NONE = 0, FFD_CENTRE_ROW = 1 } ffdCentre;
+
+/* Which scores of the first and the last committed block the pseudo-max is taken
+ * from (select_c1, select_c5 of docs/numerics.md). */
+typedef enum ffdPseudoMax {
+  FFD_PSEUDO_MAX_SCAN = 0,   /* the scan's: nothing more is read              */
+  FFD_PSEUDO_MAX_REFINED = 1 /* refined ones: residuals of two blocks are read,
+                                and their maximum has no noise to rise with   */
+} ffdPseudoMax;
 
 /* One kernel specialisation. Limits: head_dim 64, 80, 96, 128, 192 or 256;
  * value_dim a multiple of 16 up to 256; group 1..16; scan_bits 2, 4 or 8;
@@ -55,6 +63,8 @@ typedef struct ffdSpec {
   int32_t query_tokens; /* newest tokens of a sequence that ask at once, 1..8,
                            group * query_tokens at most 16; 0 is 1 */
   int32_t centre;       /* ffdCentre: what the cache's keys are relative to   */
+  int32_t pseudo_max;   /* ffdPseudoMax of a decode; other programs do not
+                           depend on it */
 } ffdSpec;
 
 /* One piece of a planned launch on a GPU: CTA i does piece i. 32 bytes. */

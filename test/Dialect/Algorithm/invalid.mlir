@@ -395,3 +395,39 @@ func.func @rank(%q: tensor<4x128xf16>, %c: !ffd.cache<#s>, %b: tensor<1x4x?xi32>
   %0 = ffd.scan ins(%q, %c : tensor<4x128xf16>, !ffd.cache<#s>) outs(%b : tensor<1x4x?xi32>) -> tensor<1x4x?xi32>
   return
 }
+
+// -----
+
+#s = #ffd.spec<head_dim = 128, group = 4, element = f16, scan_bits = 2, residual_bits = 0>
+// pseudo_max_c2
+func.func @pseudo_max_c2(%q: tensor<1x4x128xf16>, %c: !ffd.cache<#s>, %sm: f32, %a: tensor<1x4xi32>, %b: tensor<1x4xf32>) {
+  // expected-error @below {{'ffd.pseudo_max' op takes a refined pseudo-max from a cache with residual_bits = 0, expected residuals (pseudo_max_c2)}}
+  %0, %1 = ffd.pseudo_max refined ins(%q, %c, %sm : tensor<1x4x128xf16>, !ffd.cache<#s>)
+      outs(%a, %b : tensor<1x4xi32>, tensor<1x4xf32>) -> tensor<1x4xi32>, tensor<1x4xf32>
+  return
+}
+
+// -----
+
+#s = #ffd.spec<head_dim = 128, group = 4, element = f16, scan_bits = 16, residual_bits = 0>
+// select_o2
+func.func @select_o2(%b: tensor<1x4x?xi32>, %pm: tensor<1x4xi32>, %u: tensor<1x4xf32>, %d: tensor<1xf32>, %c: !ffd.cache<#s>, %m: tensor<1x1x?xi8>) {
+  // expected-error @below {{'ffd.select' op takes a refined pseudo-max from a cache with residual_bits = 0, expected residuals (select_o2)}}
+  %0 = ffd.select #ffd.top_delta<pseudo_max = refined>
+      ins(%b, %pm, %u, %d, %c : tensor<1x4x?xi32>, tensor<1x4xi32>, tensor<1x4xf32>, tensor<1xf32>, !ffd.cache<#s>)
+      outs(%m : tensor<1x1x?xi8>) -> tensor<1x1x?xi8>
+  return
+}
+
+// -----
+
+#s = #ffd.spec<head_dim = 128, value_dim = 128, group = 4, element = f16, scan_bits = 4, residual_bits = 0>
+// decode_c3
+func.func @decode_c3(%q: memref<1x4x128xf16>, %c: !ffd.cache<#s>, %delta: memref<1xf32>, %sm: f32,
+    %o: memref<1x4x128xf32>, %l: memref<1x4xf32>, %m: memref<1x1x?xi8>) {
+  // expected-error @below {{'ffd.decode' op takes a refined pseudo-max from a cache with residual_bits = 0, expected residuals (decode_c3)}}
+  ffd.decode #ffd.top_delta<pseudo_max = refined>
+      ins(%q, %c, %delta, %sm : memref<1x4x128xf16>, !ffd.cache<#s>, memref<1xf32>)
+      outs(%o, %l, %m : memref<1x4x128xf32>, memref<1x4xf32>, memref<1x1x?xi8>)
+  return
+}

@@ -118,3 +118,10 @@ module attributes {a = #ffd.schedule<warps = 4, ctas = 1, stages = 9, slots = 1>
 // schedule_c4
 // expected-error @below {{schedule has slots = -2, expected 1..8 (schedule_c4)}}
 module attributes {a = #ffd.schedule<warps = 4, ctas = 1, stages = 1, slots = -2>} {}
+
+// -----
+
+// A kind of pseudo-max that there is not.
+// expected-error @below {{expected one of [scan, refined] for what a pseudo-max is taken from, got: exact}}
+// expected-error @below {{failed to parse FFD_TopDeltaAttr parameter 'pseudo_max'}}
+module attributes {a = #ffd.top_delta<pseudo_max = exact>} {}

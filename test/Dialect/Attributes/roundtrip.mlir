@@ -28,6 +28,10 @@ module attributes {
   test.complete = #ffd.spec<head_dim = 80, value_dim = 256, group = 16, element = f16, scan_bits = 8, quant_block = 128, select_block = 64>,
   // CHECK-DAG: test.top_delta = #ffd.top_delta
   test.top_delta = #ffd.top_delta,
+  // CHECK-DAG: test.scanned = #ffd.top_delta{{[,}]}}
+  test.scanned = #ffd.top_delta<pseudo_max = scan>,
+  // CHECK-DAG: test.refined = #ffd.top_delta<pseudo_max = refined>
+  test.refined = #ffd.top_delta<pseudo_max = refined>,
   // CHECK-DAG: test.top_k = #ffd.top_k<1>
   test.top_k = #ffd.top_k<1>,
   // CHECK-DAG: test.top_p = #ffd.top_p<1.000000e+00 : f32>

@@ -380,3 +380,13 @@ func.func @choose_c1(%q: !ffd.query<#s>, %r: !ffd.ranking<#s>, %k: memref<?x?x?x
   ffd.tile.choose #ffd.top_delta %q, %r, %k[%row] : (!ffd.query<#s>, !ffd.ranking<#s>, memref<?x?x?xi8>) -> ()
   return
 }
+
+// -----
+
+#s = #ffd.spec<head_dim = 128, value_dim = 64, group = 4, element = f16, scan_bits = 2, quant_block = 128, select_block = 16, residual_bits = 0>
+// scan_t1
+func.func @scan_t1(%q: !ffd.query<#s>, %c: !ffd.thumbnail<#s>, %r: !ffd.body<#s>) {
+  // expected-error @below {{'ffd.tile.scan' op takes a body with residual_bits = 0, expected residuals (scan_t1)}}
+  %0 = ffd.tile.scan %q, %c, %r : (!ffd.query<#s>, !ffd.thumbnail<#s>, !ffd.body<#s>) -> !ffd.scores<#s>
+  return
+}

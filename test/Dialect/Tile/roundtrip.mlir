@@ -47,6 +47,13 @@ func.func @decode(%q: memref<?x4x128xf16>, %cache: !ffd.cache<#s>, %tk: memref<?
       %a = ffd.tile.scan %qq, %c : (!ffd.query<#s>, !ffd.thumbnail<#s>) -> !ffd.scores<#s>
       // CHECK: ffd.tile.reach %{{.*}}, %{{.*}} : (!ffd.scores<#spec>, !ffd.threshold<#spec>) -> !ffd.mask<#spec>
       %m = ffd.tile.reach %a, %thr : (!ffd.scores<#s>, !ffd.threshold<#s>) -> !ffd.mask<#s>
+      // CHECK: ffd.tile.full : !ffd.mask<#spec>
+      %all = ffd.tile.full : !ffd.mask<#s>
+      %body = ffd.tile.load_body %cache[%row, %b] mask(%all) : (!ffd.cache<#s>, !ffd.mask<#s>) -> !ffd.body<#s>
+      // CHECK: ffd.tile.scan %{{.*}}, %{{.*}}, %{{.*}} : (!ffd.query<#spec>, !ffd.thumbnail<#spec>, !ffd.body<#spec>) -> !ffd.scores<#spec>
+      %fine = ffd.tile.scan %qq, %c, %body : (!ffd.query<#s>, !ffd.thumbnail<#s>, !ffd.body<#s>) -> !ffd.scores<#s>
+      // CHECK: ffd.tile.keep_ends %{{.*}}, %{{.*}} of %{{.*}} : (!ffd.mask<#spec>) -> !ffd.mask<#spec>
+      %ends = ffd.tile.keep_ends %m, %b of %n : (!ffd.mask<#s>) -> !ffd.mask<#s>
       // CHECK: ffd.tile.store_kept %{{.*}}, %{{.*}}[%[[ROW]], %{{.*}}] : (!ffd.mask<#spec>, memref<?x1x?xi8>) -> ()
       ffd.tile.store_kept %m, %kept[%row, %b] : (!ffd.mask<#s>, memref<?x1x?xi8>) -> ()
       ffd.tile.yield %m : !ffd.mask<#s>

@@ -59,8 +59,9 @@ class FFD(Method):
     sink, local     tokens at the start, and newest committed ones, that enter
                     the pseudo-max
     keep_sink, keep_local   tokens at the start, newest committed ones always read
-    refine_max      the pseudo-max comes from refined scores of the first and the
-                    last committed block, which are then always read
+    refine_max      the pseudo-max takes refined scores of the first and the last
+                    committed block, whatever sink and local say, and the first and
+                    the last selection block are always read (select_c5, select_c6)
     centre          none; row: the mean of block 0 is subtracted from all keys;
                     rowmean: the mean of all; mean, middle: each block's mean, or
                     middle of minimum and maximum
@@ -110,6 +111,8 @@ class FFD(Method):
         check(self.local >= 0 and self.lag >= 0, "ffd:local", self.local, "0 or more")
         check(self.selector not in ("top_k", "top_p") or self.parameter > 0, "ffd:parameter",
               self.parameter, "more than 0")
+        check(not self.refine_max or (self.scan_bits != 16 and self.residual), "ffd:refine_max",
+              self.refine_max, "false without residuals")
         check(self.scan_bits != 16 or (self.centre == "none" and self.noise == 0
                                        and self.certificate != "noise"),
               "ffd:scan_bits", 16, "2, 4 or 8 with centre, noise or certificate=noise")
@@ -173,9 +176,8 @@ class FFD(Method):
         ends = [scores[..., :self.sink, :, :]]
         if self.local:
             ends.append(scores[..., max(0, start - self.local):, :, :])
-        if self.refine_max and parts is not None:
-            ends = [self._refined(flat, parts.keys[..., i, :], F, scale)
-                    for i in (slice(0, QB), slice(start - QB, start))]
+        if self.refine_max:  # select_c5
+            ends = [a[..., i, :, :, :] + scanned.refinement(parts, i) for i in (0, n - 1)]
         pm = functools.reduce(xp.maximum, (xp.max(end, axis=-3) for end in ends))
         if tail.shape[-1]:
             with np.errstate(all="ignore"):
@@ -208,10 +210,9 @@ class FFD(Method):
             kept = xp.matrix_transpose(kept)
         else:
             kept = self._ranked(a, blocks, F, nonfinite)
-        count, last = kept.shape[-1], QB // self.select_block
-        forced = np.zeros(count, bool)
+        forced = np.zeros(kept.shape[-1], bool)
         if self.refine_max:
-            forced[:last] = forced[-last:] = True
+            forced[0] = forced[-1] = True  # select_c6
         if self.keep_sink:
             forced[:-(-self.keep_sink // self.select_block)] = True
         if self.keep_local:
@@ -222,16 +223,6 @@ class FFD(Method):
         if problem.want_estimates or self.certificate != "none":
             estimates = as_float(xp.moveaxis(scores, -3, -1) * F[..., None])
         return Selection(kept, estimates, as_float(pm * F), noise)
-
-    @staticmethod
-    def _refined(q: Array, keys: Array, F: Array, scale: np.float32) -> Array:
-        """Refined scores [..., tokens, R, G] in units of the scan; q [..., R * G, D]."""
-        xp = array_namespace(q)
-        with np.errstate(all="ignore"):
-            f = keys @ xp.matrix_transpose(q * float(scale))
-            units = xp.floor(f.reshape((*f.shape[:-1], *F.shape[-2:])) / F[..., None, :, :])
-            units = xp.where(xp.isnan(units), -LIMIT, units)
-        return xp.clip(units, -LIMIT, LIMIT)
 
     def _ranked(self, a: Array, blocks: Array, F: Array, nonfinite: Array) -> Array:
         """top_k, top_p and all: [..., R, blocks]."""
@@ -336,7 +327,13 @@ class FFD(Method):
         xp = array_namespace(kept)
         D, Dv = problem.k.shape[-1], problem.v.shape[-1]
         split = committed * self.quant_block
-        refined = xp.sum(kept & (problem.at < problem.on(split)[:, None]), axis=-1)
+        committed_end = problem.on(split)[:, None]
+        refined = xp.sum(kept & (problem.at < committed_end), axis=-1)
+        residuals = 0.0
+        if self.refine_max:  # of the first and the last block, kept or not
+            ends = (problem.at < self.quant_block) | (problem.at >= committed_end - self.quant_block)
+            ends = ends & (problem.at < committed_end) & ~kept
+            residuals = xp.sum(ends, axis=-1) * float(D)
         scanned = split * D * self.scan_bits / 8
         per_token = float(ELEMENT_BYTES * Dv)
         if self.scan_bits != 16:
@@ -344,4 +341,4 @@ class FFD(Method):
             scanned = scanned + committed * vectors * ELEMENT_BYTES * D
             per_token += D if self.residual else 0
         always = scanned + (problem.lengths - split) * problem.token_bytes
-        return refined * per_token + problem.on(always.astype(float))
+        return refined * per_token + residuals + problem.on(always.astype(float))

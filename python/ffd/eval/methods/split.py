@@ -25,11 +25,13 @@ class Blocks:
 
     scales: Array  # [..., n, D]
     weights: Array  # [..., n, QB, D] int16: 2 t - (2^b - 1), the scan's operand
+    residuals: Array  # [..., n, QB, D] uint8
     keys: Array  # [..., n * QB, D] float32: what thumbnail and residual are worth
     offsets: Array | None  # [..., n, D], or None for plain keys
 
     def first(self, n: int) -> Blocks:
         return Blocks(self.scales[..., :n, :], self.weights[..., :n, :, :],
+                      self.residuals[..., :n, :, :],
                       self.keys[..., :n * self.weights.shape[-2], :],
                       None if self.offsets is None else self.offsets[..., :n, :])
 
@@ -63,7 +65,8 @@ def split(blocks: Array, bits: int, element: str, centre: str, residual: bool = 
         x = xp.where((x == middle) & (scaled < -2.0 ** (bits - 18)), middle - 1.0, x)
         x = xp.clip(x, 0, 2 ** (bits + 8) - 1)
         x = xp.where(xp.isnan(s)[..., None, :], 0.0, x)  # split_c3
-    thumbnails = xp.astype(x, xp.int32) >> 8  # split_c5
+    codes = xp.astype(x, xp.int32)
+    thumbnails = codes >> 8  # split_c5
     if residual:
         worth = (x + 0.5) / 256 - 2 ** (bits - 1)
     else:
@@ -72,6 +75,7 @@ def split(blocks: Array, bits: int, element: str, centre: str, residual: bool = 
     if offsets is not None:
         keys = keys + offsets[..., None, :]
     return Blocks(s, xp.astype(2 * thumbnails - (2 ** bits - 1), xp.int16),
+                  xp.astype(codes & 255, xp.uint8),
                   keys.reshape((*lead, n * QB, D)), offsets)
 
 
@@ -101,6 +105,7 @@ def split_of(problem: Problem, k: Array, n: int, QB: int, bits: int, centre: str
     return Blocks(*(None if a is None else xp.concat((a, b), axis=axis)
                     for a, b, axis in ((old.scales, new.scales, -2),
                                        (old.weights, new.weights, -3),
+                                       (old.residuals, new.residuals, -3),
                                        (old.keys, new.keys, -2),
                                        (old.offsets, new.offsets, -2))))
 
@@ -112,6 +117,15 @@ class Scan:
     a: Array  # [..., n, QB, R, G] float64 or float32, integers
     F: Array  # [..., R, G]: score of one unit
     nonfinite: Array  # [..., R], query_c5
+    Q: Array  # [..., n, R * G, D] float32, the folded query of scan_c1
+
+    def refinement(self, parts: Blocks, block: int) -> Array:
+        """select_c5: what the residuals of a block add to its scores, [..., QB, R, G]."""
+        xp = array_namespace(self.Q)
+        weights = 2 * xp.astype(parts.residuals[..., block, :, :], xp.float64) - 255
+        r = weights @ xp.matrix_transpose(xp.astype(self.Q[..., block, :, :], xp.float64))
+        scores = self.a[..., block, :, :, :]
+        return xp.astype(xp.floor(r / 256), scores.dtype).reshape(scores.shape)
 
 
 def scan(q: Array, parts: Blocks, bits: int, element: str, sm_scale: np.float32) -> Scan:
@@ -151,7 +165,7 @@ def scan(q: Array, parts: Blocks, bits: int, element: str, sm_scale: np.float32)
     exact = xp.float32 if bits == 2 else xp.float64
     a = xp.astype(parts.weights, exact) @ xp.matrix_transpose(xp.astype(Q, exact))
     nonfinite = ~xp.all(xp.isfinite(m), axis=-1)
-    return Scan(a.reshape((*lead, n, QB, R, G)), F, nonfinite)
+    return Scan(a.reshape((*lead, n, QB, R, G)), F, nonfinite, Q)
 
 
 def tail_scores(q: Array, k: Array, sm_scale: np.float32) -> Array:

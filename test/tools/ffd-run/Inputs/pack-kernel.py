@@ -10,7 +10,7 @@ import zlib
 
 payload = open(sys.argv[1], "rb").read()
 fields = {
-    "abi": 3,
+    "abi": 4,
     "kind": "cpu-object",
     "program": "decode",
     "target": "cpu",
@@ -24,6 +24,7 @@ fields = {
     "select_block": 16,
     "query_tokens": 1,
     "centre": "none",
+    "pseudo_max": "scan",
     "threads": 0,
     "shared_bytes": 0,
     "ctas_per_sm": 0,
