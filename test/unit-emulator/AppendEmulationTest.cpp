@@ -432,7 +432,7 @@ std::vector<Case> cases() {
       Case c = result.back();
       const size_t n = i / 4;
       c.spec.centre = FFD_CENTRE_ROW;
-      c.lag = lags[n % 4];
+      c.lag = lags[(n + 2) % 4]; // 300: old tail tokens become relative
       c.splits = splits[n % 3];
       c.content = contents[n % 5];
       c.steps = stories[(n + n / 4) % 4];
