@@ -164,6 +164,7 @@ public:
     input(args.tail_k, x.tailK, "tail_k");
     input(args.tail_v, x.tailV, "tail_v");
     input(args.page_table, x.pageTable, "page_table");
+    pageEntries = x.pageTable / 4;
     input(args.lengths, x.lengths, "lengths");
     input(args.delta, x.delta, "delta");
     if (!plan.empty()) {
@@ -186,6 +187,21 @@ public:
       if (workspace->as<int32_t>()[row])
         return row;
     return -1;
+  }
+
+  /// Gives page i the number firstPage + i, and planes the addresses that such
+  /// large planes would have.
+  void renumberPages(const Layout &layout, int32_t firstPage) {
+    const int64_t slots = int64_t(firstPage) * args.kv_heads;
+    const auto lower = [&](const void *&plane, int64_t bytes) {
+      plane = reinterpret_cast<const void *>(uintptr_t(plane) -
+                                             uintptr_t(slots * bytes));
+    };
+    lower(args.thumbnails, layout.thumbnailBytes());
+    lower(args.residuals, layout.residualBytes());
+    lower(args.values, layout.valueBytes());
+    for (int64_t i = 0; i < pageEntries; ++i)
+      const_cast<int32_t *>(args.page_table)[i] += firstPage;
   }
 
   void copyBack() {
@@ -225,7 +241,7 @@ private:
     pointer = reinterpret_cast<T *>(memory.data());
   }
 
-  int64_t rows;
+  int64_t rows, pageEntries = 0;
   std::vector<std::unique_ptr<DeviceMemory>> storage;
   std::vector<std::pair<DeviceMemory *, void *>> outputs;
   DeviceMemory *workspace = nullptr;
@@ -241,7 +257,7 @@ static Report rejected(const std::string &message) {
 
 Report EmulatedKernel::run(const ffdDecodeArgs &host,
                            const emulator::Options &options, int launches,
-                           llvm::ArrayRef<ffdPiece> plan) {
+                           llvm::ArrayRef<ffdPiece> plan, int32_t firstPage) {
   ArgExtents extents;
   if (host.workspace)
     return rejected("'ffdDecodeArgs' field 'workspace' is given, expected "
@@ -268,6 +284,10 @@ Report EmulatedKernel::run(const ffdDecodeArgs &host,
                                                  rowHeads(spec));
   }
   GuardedArguments guarded(spec, args, extents, bytes, plan);
+  if (firstPage)
+    guarded.renumberPages(layoutOf(spec), firstPage);
+  if (!plan.empty()) // which says itself what is committed
+    guarded.args.lag = INT32_MAX;
   Report report;
   for (int launch = 0; launch < launches; ++launch) {
     emulator::Options scheduled = options;

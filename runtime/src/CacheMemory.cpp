@@ -73,6 +73,15 @@ public:
     std::memmove(host, from, size_t(bytes));
     return Status::success();
   }
+  Status readRows(void *host, const void *from, int64_t bytes, int64_t rows,
+                  int64_t stride, void *) override {
+    for (int64_t row = 0; row < rows; ++row)
+      std::memcpy(static_cast<uint8_t *>(host) + row * bytes,
+                  static_cast<const uint8_t *>(from) + row * stride,
+                  size_t(bytes));
+    return Status::success();
+  }
+  Status finish(void *) override { return Status::success(); }
   Status copy(void *to, const void *from, int64_t bytes, void *) override {
     std::memmove(to, from, size_t(bytes));
     return Status::success();
@@ -81,8 +90,8 @@ public:
     std::memset(to, value, size_t(bytes));
     return Status::success();
   }
-  Status capturing(void *, bool &yes) override {
-    yes = false;
+  Status capturing(void *, uint64_t &capture) override {
+    capture = 0;
     return Status::success();
   }
 
@@ -144,6 +153,11 @@ public:
               void *stream) override {
     return context->copyOut(host, from, bytes, stream);
   }
+  Status readRows(void *host, const void *from, int64_t bytes, int64_t rows,
+                  int64_t stride, void *stream) override {
+    return context->copyRowsOutLater(host, from, bytes, rows, stride, stream);
+  }
+  Status finish(void *stream) override { return context->finish(stream); }
   Status copy(void *to, const void *from, int64_t bytes,
               void *stream) override {
     return context->copyWithin(to, from, bytes, stream);
@@ -151,8 +165,8 @@ public:
   Status fill(void *to, uint8_t value, int64_t bytes, void *stream) override {
     return context->fill(to, value, bytes, stream);
   }
-  Status capturing(void *stream, bool &yes) override {
-    return context->capturing(stream, yes);
+  Status capturing(void *stream, uint64_t &capture) override {
+    return context->capturing(stream, capture);
   }
 
 private:

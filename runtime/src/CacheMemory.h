@@ -42,11 +42,17 @@ public:
                        void *stream) = 0;
   virtual Status read(void *host, const void *from, int64_t bytes,
                       void *stream) = 0;
+  /// `rows` times `bytes`, `stride` apart at the source, side by side in memory
+  /// of Place::Host; there once finish() returns.
+  virtual Status readRows(void *host, const void *from, int64_t bytes,
+                          int64_t rows, int64_t stride, void *stream) = 0;
+  virtual Status finish(void *stream) = 0;
   virtual Status copy(void *to, const void *from, int64_t bytes,
                       void *stream) = 0;
   virtual Status fill(void *to, uint8_t value, int64_t bytes, void *stream) = 0;
-  /// Whether work given to the stream is recorded instead of done.
-  virtual Status capturing(void *stream, bool &yes) = 0;
+  /// The number of the capture that records work given to the stream instead
+  /// of doing it, a different one for each; 0 if there is none.
+  virtual Status capturing(void *stream, uint64_t &capture) = 0;
 
   static std::unique_ptr<CacheMemory> host();
   static std::unique_ptr<CacheMemory>

@@ -49,6 +49,14 @@ Status CacheShape::of(const ffdCacheOptions &o, CacheShape &shape) {
     return badOption("sm_scale", std::to_string(o.sm_scale),
                      "a finite number of at least 0");
 
+  if (o.piece_tokens < 0 || o.piece_tokens % o.spec.quant_block != 0 ||
+      (o.piece_tokens > 0 && !o.batch_invariant))
+    return badOption("piece_tokens", std::to_string(o.piece_tokens),
+                     o.batch_invariant
+                         ? "a multiple of " +
+                               std::to_string(o.spec.quant_block) +
+                               ", at least 0"
+                         : "0 without batch_invariant");
   shape = CacheShape();
   shape.spec = o.spec;
   const Layout l = shape.layout = layoutOf(o.spec);

@@ -30,7 +30,8 @@ Status ffd::checkAppendArgs(const ffdSpec &spec, const ffdAppendArgs &a) {
         {"kv_heads", a.kv_heads, 1},
         {"splits", a.splits, 1},
         {"lag", a.lag, 0},
-        {"pages", a.pages, 0}})
+        {"pages", a.pages, 0},
+        {"slot_count", a.slot_count, a.slots ? 1 : 0}})
     if (value < least)
       return badField(field, std::to_string(value),
                       "at least " + std::to_string(least));
@@ -88,6 +89,8 @@ Status ffd::checkAppendArgs(const ffdSpec &spec, const ffdAppendArgs &a) {
         Pointer{"offsets", a.offsets, 4, true},
         Pointer{"reserved", a.reserved, 4, true},
         Pointer{"errors", a.errors, 4, true},
+        Pointer{"slots", a.slots, 4, false},
+        Pointer{"committed", a.committed, 4, false},
         Pointer{"workspace", a.workspace, 16, a.splits > 1 || inPlace}}) {
     if (!p.pointer && p.needed)
       return badField(p.field, "null", "a pointer");

@@ -184,6 +184,19 @@ Status Context::load(const ffdSpec &spec, KernelSet &set) {
   appendSpec.query_tokens = 1;
   set.appendStatus = findKernel(appendSpec, options, append);
   set.append.reset(static_cast<CudaKernel *>(append.release()));
+  std::unique_ptr<DecodeKernel> plan;
+  options.program = Program::Plan;
+  // It depends on the block only: one name for all.
+  ffdSpec planSpec = {};
+  planSpec.head_dim = planSpec.value_dim = 128;
+  planSpec.group = 4;
+  planSpec.element = FFD_F16;
+  planSpec.scan_bits = 2;
+  planSpec.quant_block = spec.quant_block;
+  planSpec.select_block = 16;
+  planSpec.query_tokens = 1;
+  set.planStatus = findKernel(planSpec, options, plan);
+  set.plan.reset(static_cast<CudaKernel *>(plan.release()));
   return Status::success();
 }
 

@@ -34,6 +34,10 @@ struct KernelSet {
   /// On a GPU; if there is none, the status says why.
   std::unique_ptr<CudaKernel> append;
   Status appendStatus;
+  /// On a GPU, the same for all specifications; if there is none, the status
+  /// says why.
+  std::unique_ptr<CudaKernel> plan;
+  Status planStatus;
 };
 
 class Context {

@@ -49,6 +49,21 @@ constexpr unsigned kPortable = 1, kDeviceMap = 2;
 /// Dynamic shared memory that needs no opting in.
 constexpr int kDefaultShared = 48 * 1024;
 
+/// CUDA_MEMCPY2D.
+struct Copy2D {
+  struct Side {
+    size_t x, y;
+    unsigned memoryType;
+    void *host;
+    CUdeviceptr device;
+    void *array;
+    size_t pitch;
+  } from, to;
+  size_t width, height;
+};
+static_assert(sizeof(Copy2D) == 128, "as the driver reads it");
+constexpr unsigned kUnifiedMemory = 4;
+
 } // namespace
 
 // X(member, symbol, parameters)
@@ -93,12 +108,14 @@ constexpr int kDefaultShared = 48 * 1024;
     (void *, CUdeviceptr, size_t, Handle))                                     \
   X(memcpyDtoDAsync, "cuMemcpyDtoDAsync_v2",                                   \
     (CUdeviceptr, CUdeviceptr, size_t, Handle))                                \
+  X(memcpy2DAsync, "cuMemcpy2DAsync_v2", (const Copy2D *, Handle))             \
   X(memsetD8Async, "cuMemsetD8Async",                                          \
     (CUdeviceptr, unsigned char, size_t, Handle))                              \
   X(memHostAlloc, "cuMemHostAlloc", (void **, size_t, unsigned))               \
   X(memFreeHost, "cuMemFreeHost", (void *))                                    \
   X(streamSynchronize, "cuStreamSynchronize", (Handle))                        \
-  X(streamIsCapturing, "cuStreamIsCapturing", (Handle, int *))                 \
+  X(streamCaptureInfo, "cuStreamGetCaptureInfo_v2",                            \
+    (Handle, int *, unsigned long long *, void *, void *, void *))             \
   X(streamCreate, "cuStreamCreate", (Handle *, unsigned))                      \
   X(streamDestroy, "cuStreamDestroy_v2", (Handle))                             \
   X(beginCapture, "cuStreamBeginCapture_v2", (Handle, int))                    \
@@ -404,13 +421,34 @@ Status CudaContext::copyOutLater(void *pinned, const void *from, int64_t bytes,
       "copy from the device");
 }
 
-Status CudaContext::copyOut(void *host, const void *from, int64_t bytes,
-                            void *on) const {
-  FFD_RETURN_IF_ERROR(copyOutLater(host, from, bytes, on));
+Status CudaContext::copyRowsOutLater(void *pinned, const void *from,
+                                     int64_t bytes, int64_t rows,
+                                     int64_t stride, void *on) const {
+  CudaScope scope(*this);
+  FFD_RETURN_IF_ERROR(scope.entered());
+  Copy2D copy = {};
+  // Whose memory it is, the driver sees from the address.
+  copy.from.memoryType = copy.to.memoryType = kUnifiedMemory;
+  copy.from.device = addressOf(from);
+  copy.from.pitch = size_t(stride);
+  copy.to.device = addressOf(pinned);
+  copy.to.pitch = copy.width = size_t(bytes);
+  copy.height = size_t(rows);
+  return scope.cuda.check(scope.cuda.memcpy2DAsync(&copy, on),
+                          "copy rows from the device");
+}
+
+Status CudaContext::finish(void *on) const {
   CudaScope scope(*this);
   FFD_RETURN_IF_ERROR(scope.entered());
   return scope.cuda.check(scope.cuda.streamSynchronize(on),
                           "finish a copy from the device");
+}
+
+Status CudaContext::copyOut(void *host, const void *from, int64_t bytes,
+                            void *on) const {
+  FFD_RETURN_IF_ERROR(copyOutLater(host, from, bytes, on));
+  return finish(on);
 }
 
 Status CudaContext::copyWithin(void *to, const void *from, int64_t bytes,
@@ -447,13 +485,16 @@ void CudaContext::destroyStream(void *created) const {
     scope.cuda.streamDestroy(created);
 }
 
-Status CudaContext::capturing(void *on, bool &yes) const {
+Status CudaContext::capturing(void *on, uint64_t &capture) const {
   CudaScope scope(*this);
   FFD_RETURN_IF_ERROR(scope.entered());
   int state = 0;
-  FFD_RETURN_IF_ERROR(scope.cuda.check(scope.cuda.streamIsCapturing(on, &state),
-                                       "ask a stream"));
-  yes = state != 0;
+  unsigned long long number = 0;
+  FFD_RETURN_IF_ERROR(
+      scope.cuda.check(scope.cuda.streamCaptureInfo(on, &state, &number,
+                                                    nullptr, nullptr, nullptr),
+                       "ask a stream"));
+  capture = state != 0 ? number + 1 : 0;
   return Status::success();
 }
 

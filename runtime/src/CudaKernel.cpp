@@ -24,8 +24,6 @@ namespace {
 
 /// What a CTA needs of an SM, when the package does not say.
 constexpr int kDefaultCtasPerSm = 2;
-/// Pieces of a ragged batch per two CTAs that run at a time.
-constexpr int64_t kRaggedPieces = 3;
 
 /// Whether code for `target` runs on a device of this compute capability.
 bool runsOn(const Package &package, const CudaDeviceInfo &device) {
@@ -95,8 +93,9 @@ Status CudaKernel::State::putPlan(const ffdSpec &spec,
   options.batch = host.batch;
   options.kvHeads = host.kv_heads;
   options.lag = host.lag;
-  options.target = kRaggedPieces * int64_t(context->device().multiprocessors) *
-                   ctasPerSm / 2;
+  options.multiprocessors = context->device().multiprocessors;
+  options.resident = options.multiprocessors * ctasPerSm;
+  options.target = raggedPieces(options.resident);
   std::vector<ffdPiece> pieces(size_t(std::max(options.target, extents.rows)));
   FFD_RETURN_IF_ERROR(planPieces(spec, options, host.lengths, pieces.data(),
                                  int64_t(pieces.size())));

@@ -39,8 +39,10 @@ Status PagedCache::gather(int64_t layer, int32_t slot, int64_t first,
   const Layout &l = shape.layout;
   const int64_t size = shape.spec.quant_block, d = l.headDim, dv = l.valueDim;
   const int64_t committed = sequence.committed[size_t(layer)];
-  std::vector<uint8_t> thumbnails(static_cast<size_t>(l.thumbnailBytes())),
-      residuals(size_t(l.residualBytes())), values(size_t(l.valueBytes()));
+  const size_t heads = size_t(shape.heads);
+  std::vector<uint8_t> thumbnails(heads * size_t(l.thumbnailBytes())),
+      residuals(heads * size_t(l.residualBytes())),
+      values(heads * size_t(l.valueBytes()));
   std::vector<uint16_t> kRow, vRow; // of one block or tail, all heads
   int64_t next = 0;
   for (int64_t at = first; at < first + count; at = next) {
@@ -51,6 +53,18 @@ Status PagedCache::gather(int64_t layer, int32_t slot, int64_t first,
     kRow.resize(size_t(n * shape.heads * d));
     vRow.resize(size_t(n * shape.heads * dv));
     std::vector<uint16_t> tail(size_t(n * std::max(d, dv)));
+    if (block < committed) { // all heads of a page at once
+      const int64_t page = sequence.pages[size_t(block)];
+      const auto read = [&](std::vector<uint8_t> &to, const uint8_t *from) {
+        return memory->read(to.data(), from, int64_t(to.size()), stream);
+      };
+      if (k) {
+        FFD_RETURN_IF_ERROR(read(thumbnails, thumbnail(layer, page, 0)));
+        FFD_RETURN_IF_ERROR(read(residuals, residual(layer, page, 0)));
+      }
+      if (v)
+        FFD_RETURN_IF_ERROR(read(values, value(layer, page, 0)));
+    }
     for (int64_t head = 0; head < shape.heads; ++head) {
       // centre_c5; 0 for plain keys and for rows without committed blocks.
       std::vector<uint16_t> centre(static_cast<size_t>(d), 0);
@@ -78,27 +92,22 @@ Status PagedCache::gather(int64_t layer, int32_t slot, int64_t first,
                       &tail[size_t(t * dv)], size_t(dv) * 2);
         continue;
       }
-      const int64_t page = sequence.pages[size_t(block)];
-      FFD_RETURN_IF_ERROR(memory->read(thumbnails.data(),
-                                       thumbnail(layer, page, head),
-                                       l.thumbnailBytes(), stream));
-      FFD_RETURN_IF_ERROR(memory->read(residuals.data(),
-                                       residual(layer, page, head),
-                                       l.residualBytes(), stream));
-      FFD_RETURN_IF_ERROR(memory->read(values.data(), value(layer, page, head),
-                                       l.valueBytes(), stream));
+      const uint8_t *thumbnailOf =
+          thumbnails.data() + head * l.thumbnailBytes();
+      const uint8_t *residualOf = residuals.data() + head * l.residualBytes();
+      const uint8_t *valueOf = values.data() + head * l.valueBytes();
       for (int64_t t = 0; t < n; ++t) {
         uint16_t *toK = &kRow[size_t((t * shape.heads + head) * d)];
-        for (int64_t c = 0; c < d; ++c)
+        for (int64_t c = 0; k && c < d; ++c)
           toK[c] = f32ToElement(
               shape.spec.element,
               uncentred(shape.spec,
-                        float(reconstructAt(shape.spec, thumbnails.data(),
-                                            residuals.data(), start + t, c)),
+                        float(reconstructAt(shape.spec, thumbnailOf, residualOf,
+                                            start + t, c)),
                         centre[size_t(c)]));
         uint16_t *toV = &vRow[size_t((t * shape.heads + head) * dv)];
-        for (int64_t c = 0; c < dv; ++c)
-          toV[c] = valueAt(l, values.data(), start + t, c);
+        for (int64_t c = 0; v && c < dv; ++c)
+          toV[c] = valueAt(l, valueOf, start + t, c);
       }
     }
     const int64_t done = at - first;

@@ -53,7 +53,7 @@ static Status takeStrides(const char *name, int64_t heads, int64_t dim,
   return Status::success();
 }
 
-Status PagedCache::checkAppend(const ffdAppendBatch &b, bool capturing,
+Status PagedCache::checkAppend(const ffdAppendBatch &b, uint64_t capture,
                                Input &input,
                                std::vector<NewTokens> &tokens) const {
   if (b.layer < 0 || b.layer >= shape.layers)
@@ -61,13 +61,15 @@ Status PagedCache::checkAppend(const ffdAppendBatch &b, bool capturing,
                     "0 to " + std::to_string(shape.layers - 1));
   // In a graph a slot may be empty now and have a sequence later.
   FFD_RETURN_IF_ERROR(
-      checkList("an append", b.count, b.sequences, /*anySlot=*/capturing));
+      checkList("an append", b.count, b.sequences, /*anySlot=*/capture != 0));
+  FFD_RETURN_IF_ERROR(checkDeviceSequences("ffdAppendBatch", b.sequences,
+                                           b.device_sequences, capture));
   if (b.channel_stride != 0 && b.channel_stride != 1)
     return badField("channel_stride", std::to_string(b.channel_stride),
                     "1: the channels of a token lie side by side");
   if (b.device_offsets && owner->onCpu())
     return badField("device_offsets", "given", "NULL for a CPU context");
-  if (b.device_offsets && !capturing)
+  if (b.device_offsets && !capture)
     return badField("device_offsets", "given outside of a capture",
                     "'tokens' on the host, which must know how long its "
                     "sequences are");
@@ -89,7 +91,7 @@ Status PagedCache::checkAppend(const ffdAppendBatch &b, bool capturing,
     const int32_t slot = b.sequences ? b.sequences[i] : int32_t(i);
     const int64_t count = b.tokens ? b.tokens[i] : 1;
     const int64_t length = sequences[size_t(slot)].length[size_t(b.layer)];
-    if (!capturing && (count < 0 || count > shape.maxTokens - length))
+    if (!capture && (count < 0 || count > shape.maxTokens - length))
       return badField(
           "tokens[" + std::to_string(i) + "]", std::to_string(count),
           "0 to " + std::to_string(shape.maxTokens - length) + ": sequence " +
@@ -115,11 +117,11 @@ Status PagedCache::checkAppend(const ffdAppendBatch &b, bool capturing,
 Status PagedCache::append(const ffdAppendBatch &batch, void *stream) {
   Input input;
   std::vector<NewTokens> tokens;
-  bool capturing = false;
-  FFD_RETURN_IF_ERROR(memory->capturing(stream, capturing));
-  FFD_RETURN_IF_ERROR(checkAppend(batch, capturing, input, tokens));
-  if (capturing) // pages are reserved, lengths known when the graph runs
-    return appendOnGpu(batch, input, tokens, true, stream);
+  uint64_t capture = 0;
+  FFD_RETURN_IF_ERROR(memory->capturing(stream, capture));
+  FFD_RETURN_IF_ERROR(checkAppend(batch, capture, input, tokens));
+  if (capture) // pages are reserved, lengths known when the graph runs
+    return appendOnGpu(batch, input, tokens, capture, stream);
 
   std::vector<int32_t> slots;
   std::vector<int64_t> blocks;
@@ -133,7 +135,7 @@ Status PagedCache::append(const ffdAppendBatch &batch, void *stream) {
   if (owner->onCpu())
     appendOnCpu(input, tokens);
   else
-    FFD_RETURN_IF_ERROR(appendOnGpu(batch, input, tokens, false, stream));
+    FFD_RETURN_IF_ERROR(appendOnGpu(batch, input, tokens, 0, stream));
   for (size_t i = 0; i < tokens.size(); ++i) {
     Sequence &sequence = sequences[size_t(tokens[i].slot)];
     int64_t &length = sequence.length[size_t(input.layer)];

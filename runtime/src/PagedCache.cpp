@@ -41,7 +41,6 @@ Status PagedCache::create(std::shared_ptr<Context> context,
                                     : 1 / std::sqrt(float(s.spec.head_dim));
   c.newDelta = options.delta;
   c.callerPages = options.caller_pages != 0;
-  c.invariant = options.batch_invariant != 0;
   c.memory = context->onCpu() ? CacheMemory::host()
                               : CacheMemory::cuda(context->cuda());
   c.owner = std::move(context);
@@ -113,6 +112,10 @@ Status PagedCache::create(std::shared_ptr<Context> context,
   }
   c.scanned.assign(size_t(s.layers), 0);
   if (!c.owner->onCpu()) {
+    if (options.batch_invariant)
+      c.pieceBlocks = options.piece_tokens > 0
+                          ? options.piece_tokens / s.spec.quant_block
+                          : -1;
     FFD_RETURN_IF_ERROR(c.createGpu());
     FFD_RETURN_IF_ERROR(c.owner->cuda()->synchronize());
   }
@@ -145,9 +148,9 @@ Status PagedCache::checkSlot(int32_t slot) const {
 }
 
 Status PagedCache::checkNotCapturing(const char *what, void *stream) const {
-  bool capturing = false;
-  FFD_RETURN_IF_ERROR(memory->capturing(stream, capturing));
-  if (capturing)
+  uint64_t capture = 0;
+  FFD_RETURN_IF_ERROR(memory->capturing(stream, capture));
+  if (capture)
     return Status::invalid(std::string(what) +
                            " is called on a stream that is being captured, "
                            "expected a call before the capture or between "
@@ -184,6 +187,23 @@ Status PagedCache::checkList(const char *what, int64_t count,
                              " is listed twice in " + what + ", expected once");
     seen[size_t(slot)] = true;
   }
+  return Status::success();
+}
+
+Status PagedCache::checkDeviceSequences(const char *batch, const int32_t *slots,
+                                        const int32_t *given,
+                                        uint64_t capture) const {
+  if (!given)
+    return Status::success();
+  const std::string field =
+      std::string("'") + batch + "' field 'device_sequences' is given ";
+  if (owner->onCpu())
+    return Status::invalid(field + "to a CPU context, expected NULL");
+  if (!capture)
+    return Status::invalid(field + "outside of a capture, expected 'sequences' "
+                                   "on the host, which must know them");
+  if (slots)
+    return Status::invalid(field + "beside 'sequences', expected one of them");
   return Status::success();
 }
 
@@ -251,7 +271,11 @@ Status PagedCache::writeLengths(int32_t slot, void *stream) {
     FFD_RETURN_IF_ERROR(memory->write(lengths + layer * shape.slots + slot,
                                       &length, 4, stream));
   }
-  return Status::success();
+  if (!gpu)
+    return Status::success();
+  // The layers are alike when this is called.
+  const int32_t blocks = int32_t(sequences[size_t(slot)].committed[0]);
+  return memory->write(gpu->committed + slot, &blocks, 4, stream);
 }
 
 Status PagedCache::clearError(int32_t slot, void *stream) {
@@ -264,27 +288,37 @@ Status PagedCache::writeDelta(int32_t slot, void *stream) {
                        stream);
 }
 
+/// Of the committed pages only the scales are read, those of a layer together.
 Status PagedCache::recomputeSmax(int32_t slot, void *stream) {
   const Sequence &sequence = sequences[size_t(slot)];
   const Layout &l = shape.layout;
-  std::vector<uint8_t> scales(size_t(l.thumbnailBytes()));
-  std::vector<uint16_t> top(size_t(l.paddedHeadDim()));
-  for (int64_t layer = 0; layer < shape.layers; ++layer)
-    for (int64_t head = 0; head < shape.heads; ++head) {
-      std::fill(top.begin(), top.end(), uint16_t(0));
-      for (int64_t block = 0; block < sequence.committed[size_t(layer)];
-           ++block) {
-        FFD_RETURN_IF_ERROR(
-            memory->read(scales.data() + l.codeBytes(),
-                         thumbnail(layer, sequence.pages[size_t(block)], head) +
-                             l.codeBytes(),
-                         l.scaleBytes(), stream));
-        maximiseScales(shape.spec, scales.data(), top.data());
-      }
-      FFD_RETURN_IF_ERROR(memory->write(smaxRow(layer, slot, head), top.data(),
-                                        l.scaleBytes(), stream));
-    }
-  return Status::success();
+  const int64_t rowBytes = shape.heads * l.scaleBytes();
+  const int64_t most =
+      *std::max_element(sequence.committed.begin(), sequence.committed.end());
+  void *room = nullptr;
+  FFD_RETURN_IF_ERROR(memory->allocate("scales", most * rowBytes,
+                                       CacheMemory::Place::Host, room));
+  auto *scales = static_cast<uint16_t *>(room);
+  const auto ofLayer = [&](int64_t layer) -> Status {
+    const int64_t blocks = sequence.committed[size_t(layer)];
+    for (int64_t block = 0; block < blocks; ++block)
+      FFD_RETURN_IF_ERROR(memory->readRows(
+          scales + block * rowBytes / 2,
+          thumbnail(layer, sequence.pages[size_t(block)], 0) + l.codeBytes(),
+          l.scaleBytes(), shape.heads, l.thumbnailBytes(), stream));
+    FFD_RETURN_IF_ERROR(memory->finish(stream));
+    // An integer maximum, as in maximiseScales.
+    std::vector<uint16_t> top(size_t(rowBytes) / 2, 0);
+    for (int64_t block = 0; block < blocks; ++block)
+      for (size_t i = 0; i < top.size(); ++i)
+        top[i] = std::max(top[i], scales[size_t(block) * top.size() + i]);
+    return memory->write(smaxRow(layer, slot, 0), top.data(), rowBytes, stream);
+  };
+  Status status;
+  for (int64_t layer = 0; layer < shape.layers && status.ok(); ++layer)
+    status = ofLayer(layer);
+  memory->release(room);
+  return status;
 }
 
 Status PagedCache::clearCentres(int32_t slot, void *stream) {
@@ -534,21 +568,13 @@ Status PagedCache::truncate(int32_t slot, int64_t length, void *stream) {
                       std::to_string(committed * block) + " or a multiple of " +
                       std::to_string(block));
   const int64_t left = std::min(committed, length / block);
-  // Kernels for a GPU derive the committed blocks from the length.
-  if (!owner->onCpu() && left != committedBlocks(shape.spec, length, shape.lag))
-    return Status(StatusCode::Unsupported,
-                  "cannot truncate " + name + " to " + std::to_string(length) +
-                      " tokens on a GPU: its tail would have " +
-                      std::to_string(length - left * block) +
-                      " tokens, expected at least the lag, " +
-                      std::to_string(shape.lag));
   FFD_RETURN_IF_ERROR(checkNotCapturing("ffdSequenceTruncate", stream));
   std::fill(sequence.length.begin(), sequence.length.end(), length);
+  std::fill(sequence.committed.begin(), sequence.committed.end(), left);
   FFD_RETURN_IF_ERROR(writeLengths(slot, stream));
   if (left == committed)
     return Status::success();
   // Shared pages must not be written again; give all of them back.
-  std::fill(sequence.committed.begin(), sequence.committed.end(), left);
   givePagesBack(sequence, left);
   FFD_RETURN_IF_ERROR(writePages(slot, left, stream));
   if (left == 0)

@@ -117,6 +117,9 @@ private:
   /// `anySlot`: those without a sequence too.
   Status checkList(const char *what, int64_t count, const int32_t *slots,
                    bool anySlot = false) const;
+  /// Lists in device memory are for captures alone.
+  Status checkDeviceSequences(const char *batch, const int32_t *slots,
+                              const int32_t *given, uint64_t capture) const;
 
   // Where things are.
   uint8_t *thumbnail(int64_t layer, int64_t page, int64_t head) const;
@@ -136,8 +139,8 @@ private:
     const uint16_t *k = nullptr, *v = nullptr;
     int64_t kToken = 0, kHead = 0, vToken = 0, vHead = 0;
   };
-  Status checkAppend(const ffdAppendBatch &batch, bool capturing, Input &input,
-                     std::vector<NewTokens> &tokens) const;
+  Status checkAppend(const ffdAppendBatch &batch, uint64_t capture,
+                     Input &input, std::vector<NewTokens> &tokens) const;
   void appendOnCpu(const Input &input, const std::vector<NewTokens> &tokens);
   /// Tokens of a block that is to be committed that the tail has.
   int64_t oldTokens(const Input &input, const NewTokens &tokens,
@@ -152,6 +155,8 @@ private:
   void moveTail(const Input &input, const NewTokens &tokens, int64_t head);
 
   // PagedDecode.cpp
+  /// Tokens of a sequence that are not committed.
+  int64_t tailOf(int32_t slot, int64_t layer) const;
   Status decodeOnCpu(const ffdDecodeBatch &batch, const KernelSet &kernels);
   void fill(int64_t layer, int64_t slot, ffdDecodeArgs &args) const;
   /// Elements between the query tokens of a sequence.
@@ -161,16 +166,27 @@ private:
   struct Gpu;
   struct GpuWorkspace;
   Status createGpu();
-  int64_t splitsOf(int64_t rows) const;
-  Status createDecodeWorkspace();
-  Status firstOf(const char *what, int64_t count, const int32_t *slots,
-                 int32_t &first) const;
+  static bool consecutive(int64_t count, const int32_t *slots);
+  /// Where the device finds the list of a batch's sequences.
+  Status listOnDevice(const char *what, int64_t count, const int32_t *slots,
+                      const int32_t *given, int32_t *room, uint64_t capture,
+                      void *stream, const int32_t *&list) const;
   Status reserveWorkspace(const char *what, int64_t bytes, int64_t counterBytes,
                           void *stream, GpuWorkspace &workspace);
   Status appendOnGpu(const ffdAppendBatch &batch, const Input &input,
-                     const std::vector<NewTokens> &tokens, bool capturing,
+                     const std::vector<NewTokens> &tokens, uint64_t capture,
                      void *stream);
-  Status decodeOnGpu(const ffdDecodeBatch &batch, void *stream);
+  Status decodeOnGpu(const ffdDecodeBatch &batch, uint64_t capture,
+                     void *stream);
+
+  // PagedPlan.cpp
+  struct DevicePlan;
+  Status createPlans();
+  int64_t planEntries(int64_t count) const;
+  void noteCapture(uint64_t capture);
+  void noteCapturedAppend(const ffdAppendBatch &batch);
+  Status planDecode(const ffdDecodeBatch &batch, uint64_t capture, void *stream,
+                    ffdDecodeArgs &args);
 
   struct Header; // SequenceFile.cpp
 
@@ -178,7 +194,8 @@ private:
   std::shared_ptr<const KernelSet> kernels; ///< once a call needed them
   CacheShape shape;
   float smScale = 0, newDelta = 0;
-  bool callerPages = false, invariant = false;
+  bool callerPages = false;
+  int32_t pieceBlocks = 0; ///< GPU: given size of pieces, or 0
 
   std::unique_ptr<CacheMemory> memory;
   std::vector<ffdLayerMemory> layerMemory;

@@ -5,10 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Batches are ranges of slots, so that a row of a batch is a row of the tables
-// and one launch serves all of it. Lengths, page tables, reservations and
-// errors are read and written on the device; the host only launches, and keeps
-// its own count of what it launched.
+// Lengths, page tables, reservations and errors are read and written on the
+// device; the host only launches, and keeps its own count of what it launched.
+// Where the sequences of a batch are is a list in device memory.
 //
 //===----------------------------------------------------------------------===//
 
@@ -44,6 +43,9 @@ Status PagedCache::createGpu() {
   FFD_RETURN_IF_ERROR(allocate("errors", slots * 4, near, g.errors));
   FFD_RETURN_IF_ERROR(allocate("offsets", (slots + 1) * 4, near, g.offsets));
   FFD_RETURN_IF_ERROR(allocate("offsets", (slots + 1) * 4, near, g.oneEach));
+  FFD_RETURN_IF_ERROR(allocate("lists", slots * 4, near, g.appended));
+  FFD_RETURN_IF_ERROR(allocate("lists", slots * 4, near, g.decoded));
+  FFD_RETURN_IF_ERROR(allocate("blocks", slots * 4, near, g.committed));
   FFD_RETURN_IF_ERROR(allocate("errors", slots * 4, host, g.pinnedErrors));
   FFD_RETURN_IF_ERROR(allocate("counters", shape.layers * shape.rows() * 8,
                                host, g.pinnedCounts));
@@ -52,54 +54,44 @@ Status PagedCache::createGpu() {
   FFD_RETURN_IF_ERROR(
       memory->write(g.oneEach, each.data(), (slots + 1) * 4, nullptr));
   FFD_RETURN_IF_ERROR(memory->fill(g.errors, 0, slots * 4, nullptr));
+  FFD_RETURN_IF_ERROR(memory->fill(g.committed, 0, slots * 4, nullptr));
   // No page is reserved in a slot without a sequence, not even none: an append
   // to it is refused on the device.
   FFD_RETURN_IF_ERROR(memory->fill(capacity, 0xFF, slots * 4, nullptr));
   const int64_t counters = Layout::appendPartialsOffset(slots, shape.heads);
   FFD_RETURN_IF_ERROR(
       reserveWorkspace("append", counters, counters, nullptr, g.append));
-  FFD_RETURN_IF_ERROR(createDecodeWorkspace());
+  FFD_RETURN_IF_ERROR(createPlans());
   FFD_RETURN_IF_ERROR(g.counted.create(owner->cuda()));
   return owner->cuda()->createStream(g.ownStream);
 }
 
-/// Pieces per row of a decode of `rows` rows. The grid must do for any lengths.
-/// Results of a row depend on its pieces, so these must not depend on the batch
-/// where that is asked for.
-int64_t PagedCache::splitsOf(int64_t rows) const {
-  const int64_t most = std::max<int64_t>(
-      1, shape.maxTokens / shape.spec.quant_block / kMinPieceBlocks);
-  const int64_t ctas = kernels->cuda->residentCtas();
-  return std::clamp<int64_t>(invariant ? ctas / shape.heads
-                                       : (ctas + rows - 1) / rows,
-                             1, std::min<int64_t>(most, 1024));
+bool PagedCache::consecutive(int64_t count, const int32_t *slots) {
+  for (int64_t i = 1; slots && i < count; ++i)
+    if (slots[i] != slots[0] + i)
+      return false;
+  return true;
 }
 
-/// One workspace for decodes of any number of sequences, so that a capture may
-/// be the first: partial results always begin at the same place, and the
-/// counters, which every launch leaves zero, end there.
-Status PagedCache::createDecodeWorkspace() {
-  int64_t pieces = 0, bytes = 0;
-  for (int64_t batch = 1; batch <= shape.slots; ++batch)
-    pieces =
-        std::max(pieces, batch * shape.heads * splitsOf(batch * shape.heads));
-  FFD_RETURN_IF_ERROR(workspaceBytes(shape.spec, pieces, 1, bytes));
-  const int64_t counters = Layout::partialsOffset(shape.rows());
-  return reserveWorkspace("decode", counters + bytes, counters, nullptr,
-                          gpu->decode);
-}
-
-/// The first of consecutive slots.
-Status PagedCache::firstOf(const char *what, int64_t count,
-                           const int32_t *slots, int32_t &first) const {
-  first = slots ? slots[0] : 0;
-  for (int64_t i = 0; slots && i < count; ++i)
-    if (slots[i] != first + i)
-      return Status::invalid(std::string("sequence ") + std::to_string(i) +
-                             " of " + what + " on a GPU is " +
-                             std::to_string(slots[i]) + ", expected " +
-                             std::to_string(first + i) + ": consecutive slots");
-  return Status::success();
+Status PagedCache::listOnDevice(const char *what, int64_t count,
+                                const int32_t *slots, const int32_t *given,
+                                int32_t *room, uint64_t capture, void *stream,
+                                const int32_t *&list) const {
+  list = given;
+  if (given)
+    return Status::success();
+  if (consecutive(count, slots)) {
+    list = gpu->oneEach + (slots ? slots[0] : 0);
+    return Status::success();
+  }
+  // A copy in a graph would read the host's list whenever the graph runs.
+  if (capture)
+    return Status::invalid(
+        std::string("'sequences' of ") + what +
+        " are in no row on a stream that is being captured, expected "
+        "consecutive, ascending slots or device_sequences");
+  list = room;
+  return memory->write(room, slots, count * 4, stream);
 }
 
 /// Memory of at least that size whose counters are zero.
@@ -108,9 +100,9 @@ Status PagedCache::reserveWorkspace(const char *what, int64_t bytes,
                                     GpuWorkspace &workspace) {
   if (workspace.bytes >= bytes)
     return Status::success();
-  bool capturing = false;
-  FFD_RETURN_IF_ERROR(memory->capturing(stream, capturing));
-  if (capturing)
+  uint64_t capture = 0;
+  FFD_RETURN_IF_ERROR(memory->capturing(stream, capture));
+  if (capture)
     return Status::invalid(std::string("the first ") + what +
                            " of this many sequences is being captured, "
                            "expected one before that allocates its workspace");
@@ -125,13 +117,14 @@ Status PagedCache::reserveWorkspace(const char *what, int64_t bytes,
 
 Status PagedCache::appendOnGpu(const ffdAppendBatch &batch, const Input &input,
                                const std::vector<NewTokens> &tokens,
-                               bool capturing, void *stream) {
+                               uint64_t capture, void *stream) {
   if (!kernels->append)
     return kernels->appendStatus;
-  int32_t first;
-  FFD_RETURN_IF_ERROR(
-      firstOf("an append", batch.count, batch.sequences, first));
   Gpu &g = *gpu;
+  // Without a list the kernel has one load less to wait for.
+  const bool inRow =
+      !batch.device_sequences && consecutive(batch.count, batch.sequences);
+  const int32_t first = inRow && batch.sequences ? batch.sequences[0] : 0;
   ffdAppendArgs a = {};
   const ffdLayerMemory &m = layerMemory[size_t(input.layer)];
   a.k = input.k;
@@ -147,6 +140,12 @@ Status PagedCache::appendOnGpu(const ffdAppendBatch &batch, const Input &input,
   a.lengths = a.new_lengths = lengths + input.layer * shape.slots + first;
   a.reserved = capacity + first;
   a.errors = g.errors + first;
+  a.committed = g.committed + first;
+  a.slot_count = int32_t(shape.slots);
+  if (!inRow)
+    FFD_RETURN_IF_ERROR(listOnDevice("an append", batch.count, batch.sequences,
+                                     batch.device_sequences, g.appended,
+                                     capture, stream, a.slots));
   a.k_token_stride = input.kToken;
   a.k_head_stride = input.kHead;
   a.v_token_stride = input.vToken;
@@ -171,7 +170,7 @@ Status PagedCache::appendOnGpu(const ffdAppendBatch &batch, const Input &input,
     a.offsets = batch.device_offsets;
   } else if (oneEach) {
     a.offsets = g.oneEach;
-  } else if (capturing) {
+  } else if (capture) {
     return Status::invalid("'ffdAppendBatch' field 'tokens' is given on a "
                            "stream that is being captured, expected one token "
                            "each (NULL) or device_offsets");
@@ -203,12 +202,16 @@ Status PagedCache::appendOnGpu(const ffdAppendBatch &batch, const Input &input,
     a.workspace = g.prefill.memory;
     FFD_RETURN_IF_ERROR(memory->fill(a.workspace, 0, counters, stream));
   }
-  return kernels->append->launchAppend(a, stream);
+  FFD_RETURN_IF_ERROR(kernels->append->launchAppend(a, stream));
+  if (capture) {
+    noteCapture(capture);
+    noteCapturedAppend(batch);
+  }
+  return Status::success();
 }
 
-Status PagedCache::decodeOnGpu(const ffdDecodeBatch &batch, void *stream) {
-  int32_t first;
-  FFD_RETURN_IF_ERROR(firstOf("a decode", batch.count, batch.sequences, first));
+Status PagedCache::decodeOnGpu(const ffdDecodeBatch &batch, uint64_t capture,
+                               void *stream) {
   const auto bad = [](const char *field, const std::string &value,
                       const char *expected) {
     return Status::invalid(std::string("'ffdDecodeBatch' field '") + field +
@@ -227,7 +230,7 @@ Status PagedCache::decodeOnGpu(const ffdDecodeBatch &batch, void *stream) {
     if (stride < 0 || stride % 8 != 0)
       return bad(name, std::to_string(stride), "a multiple of 8, at least 0");
   ffdDecodeArgs a = {};
-  fill(batch.layer, first, a);
+  fill(batch.layer, 0, a);
   a.batch = batch.count;
   a.q = batch.q;
   a.q_batch_stride = batch.q_batch_stride;
@@ -235,10 +238,6 @@ Status PagedCache::decodeOnGpu(const ffdDecodeBatch &batch, void *stream) {
   a.q_token_stride = tokenStride(batch);
   a.out = batch.out;
   a.lse = batch.lse;
-  const int64_t rows = int64_t(batch.count) * shape.heads;
-  a.splits = int32_t(splitsOf(rows));
-  a.workspace = static_cast<uint8_t *>(gpu->decode.memory) +
-                Layout::partialsOffset(shape.rows()) -
-                Layout::partialsOffset(rows);
+  FFD_RETURN_IF_ERROR(planDecode(batch, capture, stream, a));
   return kernels->cuda->launchResidentOn(stream, a);
 }

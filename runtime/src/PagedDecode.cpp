@@ -52,6 +52,12 @@ int64_t PagedCache::tokenStride(const ffdDecodeBatch &batch) const {
   return shape.heads * shape.spec.group * batch.q_head_stride;
 }
 
+int64_t PagedCache::tailOf(int32_t slot, int64_t layer) const {
+  const Sequence &sequence = sequences[size_t(slot)];
+  return sequence.length[size_t(layer)] -
+         sequence.committed[size_t(layer)] * shape.spec.quant_block;
+}
+
 Status PagedCache::decode(const ffdDecodeBatch &given, void *stream) {
   ffdDecodeBatch batch = given;
   if (batch.layer < 0 || batch.layer >= shape.layers)
@@ -70,11 +76,24 @@ Status PagedCache::decode(const ffdDecodeBatch &given, void *stream) {
                         " channels of a head");
   if (!kernels)
     FFD_RETURN_IF_ERROR(owner->kernels(shape.spec, kernels));
+  uint64_t capture = 0;
+  FFD_RETURN_IF_ERROR(memory->capturing(stream, capture));
+  FFD_RETURN_IF_ERROR(checkDeviceSequences("ffdDecodeBatch", batch.sequences,
+                                           batch.device_sequences, capture));
+  for (int64_t i = 0; !capture && i < batch.count; ++i) {
+    const int32_t slot = batch.sequences ? batch.sequences[i] : int32_t(i);
+    const int64_t tail = tailOf(slot, batch.layer);
+    if (sequences[size_t(slot)].committed[size_t(batch.layer)] > 0 &&
+        tail < queryTokens(shape.spec) - 1)
+      return Status::invalid(
+          "sequence " + std::to_string(slot) + " has " + std::to_string(tail) +
+          " tokens that are not committed, expected at least query_tokens - 1 "
+          "= " +
+          std::to_string(queryTokens(shape.spec) - 1) + " for a decode");
+  }
   FFD_RETURN_IF_ERROR(owner->onCpu() ? decodeOnCpu(batch, *kernels)
-                                     : decodeOnGpu(batch, stream));
-  bool capturing = false;
-  FFD_RETURN_IF_ERROR(memory->capturing(stream, capturing));
-  for (int64_t i = 0; !capturing && i < batch.count; ++i) {
+                                     : decodeOnGpu(batch, capture, stream));
+  for (int64_t i = 0; !capture && i < batch.count; ++i) {
     const int32_t slot = batch.sequences ? batch.sequences[i] : int32_t(i);
     scanned[size_t(batch.layer)] +=
         uint64_t(sequences[size_t(slot)].committed[size_t(batch.layer)] *
@@ -101,21 +120,15 @@ Status PagedCache::decodeOnCpu(const ffdDecodeBatch &batch,
     a.batch = 1;
     // After a truncation the tail may be shorter than the lag; the committed
     // blocks stay what they are.
-    a.lag = int32_t(
-        std::min(shape.lag, length - sequence.committed[size_t(batch.layer)] *
-                                         shape.spec.quant_block));
+    a.lag = int32_t(sequence.committed[size_t(batch.layer)] > 0
+                        ? std::min(shape.lag, tailOf(slot, batch.layer))
+                        : shape.lag);
     a.q = batch.q ? static_cast<const uint16_t *>(batch.q) +
                         i * batch.q_batch_stride
                   : nullptr;
     a.q_batch_stride = batch.q_batch_stride;
     a.q_head_stride = batch.q_head_stride;
     a.q_token_stride = tokenStride(batch);
-    if (a.lag < queryTokens(shape.spec) - 1)
-      return Status::invalid(
-          "sequence " + std::to_string(slot) + " has " + std::to_string(a.lag) +
-          " tokens that are not committed, expected " +
-          "at least query_tokens - 1 = " +
-          std::to_string(queryTokens(shape.spec) - 1) + " for a decode");
     a.out =
         batch.out ? batch.out + i * queryHeads * shape.spec.value_dim : nullptr;
     a.lse = batch.lse ? batch.lse + i * queryHeads : nullptr;

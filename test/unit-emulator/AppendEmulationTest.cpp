@@ -109,6 +109,7 @@ struct Case {
   int64_t kvHeads, lag;
   int splits;
   bool inPlace; ///< the kernel writes lengths where it read them
+  bool listed;  ///< the slots come in another order, with two that are none
   Content content;
   /// New tokens of every sequence, step by step.
   std::vector<std::vector<int64_t>> steps;
@@ -117,7 +118,7 @@ struct Case {
 void PrintTo(const Case &c, std::ostream *os) {
   *os << specName(c.spec) << " " << c.arch << " heads " << c.kvHeads << " lag "
       << c.lag << " splits " << c.splits << (c.inPlace ? " in place" : "")
-      << " content " << int(c.content);
+      << (c.listed ? " listed" : "") << " content " << int(c.content);
   for (const auto &step : c.steps) {
     *os << " |";
     for (int64_t count : step)
@@ -133,6 +134,14 @@ public:
       : spec(c.spec), layout(layoutOf(c.spec)), heads(c.kvHeads), lag(c.lag),
         batch(int64_t(c.steps[0].size())), splits(c.splits), inPlace(c.inPlace),
         lengths(size_t(batch)) {
+    for (int64_t s = 0; s < batch; ++s)
+      order.push_back(int32_t(s));
+    if (c.listed) {
+      std::reverse(order.begin(), order.end());
+      order.insert(order.begin() + 1, -1);
+      order.push_back(int32_t(batch));
+    }
+    listed = c.listed;
     for (int64_t s = 0; s < batch; ++s) {
       int64_t total = 0;
       for (const auto &step : c.steps)
@@ -172,8 +181,9 @@ public:
     tailK = memory(batch * heads * tailTokens * spec.head_dim * 2);
     tailV = memory(batch * heads * tailTokens * spec.value_dim * 2);
     errors = std::make_unique<DeviceMemory>(size_t(batch * 4), 0);
-    workspace = memory(layout.appendWorkspaceBytes(batch, heads, splits));
-    std::memset(workspace->data(), 0, size_t(batch * (heads + 1) * 4));
+    const int64_t entries = int64_t(order.size());
+    workspace = memory(layout.appendWorkspaceBytes(entries, heads, splits));
+    std::memset(workspace->data(), 0, size_t(entries * (heads + 1) * 4));
   }
 
   /// One launch. Inputs are strided: rows of all heads, each with some room
@@ -182,9 +192,16 @@ public:
                           const std::vector<int64_t> &counts, uint64_t seed) {
     const int64_t kHead = spec.head_dim + 8, kToken = heads * kHead + 16;
     const int64_t vHead = spec.value_dim, vToken = heads * vHead + 8;
-    std::vector<int32_t> offsets = {1}; // not from 0
-    for (int64_t count : counts)
-      offsets.push_back(offsets.back() + int32_t(count));
+    std::vector<int32_t> offsets = {1};           // not from 0
+    std::vector<int64_t> start(size_t(batch), 0); // by slot
+    for (int32_t slot : order) {
+      const bool exists = slot >= 0 && slot < batch;
+      if (exists)
+        start[size_t(slot)] = offsets.back();
+      // What is no slot has tokens too, which nobody takes.
+      offsets.push_back(offsets.back() +
+                        int32_t(exists ? counts[size_t(slot)] : 3));
+    }
     std::vector<uint16_t> newK(size_t(offsets.back() * kToken), 0xFFFF);
     std::vector<uint16_t> newV(size_t(offsets.back() * vToken), 0xFFFF);
     for (int64_t s = 0; s < batch; ++s)
@@ -196,11 +213,11 @@ public:
           std::copy_n(
               &k[size_t(((s * tokens + token) * heads + h) * spec.head_dim)],
               spec.head_dim,
-              &newK[size_t((offsets[size_t(s)] + t) * kToken + h * kHead)]);
+              &newK[size_t((start[size_t(s)] + t) * kToken + h * kHead)]);
           std::copy_n(
               &v[size_t(((s * tokens + token) * heads + h) * spec.value_dim)],
               spec.value_dim,
-              &newV[size_t((offsets[size_t(s)] + t) * vToken + h * vHead)]);
+              &newV[size_t((start[size_t(s)] + t) * vToken + h * vHead)]);
         }
     DeviceMemory dk(newK.data(), newK.size() * 2),
         dv(newV.data(), newV.size() * 2);
@@ -208,6 +225,10 @@ public:
     DeviceMemory dLengths(lengths.data(), lengths.size() * 4);
     DeviceMemory dOffsets(offsets.data(), offsets.size() * 4);
     DeviceMemory dReserved(reserved.data(), reserved.size() * 4);
+    DeviceMemory dSlots(order.data(), order.size() * 4);
+    std::vector<int32_t> none(size_t(batch), 0);
+    DeviceMemory dCommitted((committed.empty() ? none : committed).data(),
+                            size_t(batch) * 4);
     DeviceMemory newLengths(lengths.size() * 4, 0xFF);
 
     ffdAppendArgs a = {};
@@ -234,7 +255,13 @@ public:
     a.page_stride = pageStride;
     a.tail_batch_stride = heads * tailTokens;
     a.tail_head_stride = tailTokens;
-    a.batch = int32_t(batch);
+    if (listed) {
+      a.slots = dSlots.as<int32_t>();
+      a.slot_count = int32_t(batch);
+    }
+    if (!committed.empty())
+      a.committed = dCommitted.as<int32_t>();
+    a.batch = int32_t(order.size());
     a.kv_heads = int32_t(heads);
     a.splits = splits;
     a.lag = int32_t(lag);
@@ -247,6 +274,8 @@ public:
         dLengths.buffer("lengths", !inPlace),
         dOffsets.buffer("offsets", true),
         dReserved.buffer("reserved", true),
+        dSlots.buffer("slots", true),
+        dCommitted.buffer("committed", true),
         newLengths.buffer("new_lengths"),
         thumbnails->buffer("thumbnails"),
         residuals->buffer("residuals"),
@@ -342,7 +371,7 @@ public:
                  << "the tail of " << (isKey ? "K" : "V") << " of row " << row;
       }
     }
-    for (int64_t i = 0; i < batch * (heads + 1); ++i)
+    for (int64_t i = 0; i < int64_t(order.size()) * (heads + 1); ++i)
       if (workspace->as<int32_t>()[i] != 0)
         return testing::AssertionFailure() << "arrival counter " << i;
     return testing::AssertionSuccess();
@@ -359,12 +388,17 @@ public:
 
   const ffdSpec spec;
   const Layout layout;
-  const int64_t heads, lag, batch;
+  const int64_t heads;
+  int64_t lag;
+  const int64_t batch; ///< slots
   const int splits;
   const bool inPlace;
   int64_t tokens = 0, pageStride = 0, pages = 0, tailTokens = 0;
   std::vector<uint16_t> k, v; ///< [batch][tokens][heads][dim]
-  std::vector<int32_t> lengths, table, reserved;
+  std::vector<int32_t> lengths, table, reserved; ///< by slot
+  std::vector<int32_t> order; ///< slots of the launch's sequences
+  bool listed = false;
+  std::vector<int32_t> committed; ///< by slot, or empty
   std::unique_ptr<DeviceMemory> thumbnails, residuals, values, smax, centre,
       tailK, tailV, errors, workspace;
 
@@ -425,8 +459,8 @@ std::vector<Case> cases() {
     spec.value_dim = valueDims[i % 5];
     result.push_back({spec, archs[(i / 3 + i) % 2], 1 + int64_t(i % 3),
                       lags[(i + i / 4) % 4], splits[(i + i / 3) % 3],
-                      (i / 2 + i / 8) % 2 == 1, contents[(i + i / 5) % 5],
-                      stories[(i + i / 16) % 4]});
+                      (i / 2 + i / 8) % 2 == 1, (i + i / 7) % 2 == 1,
+                      contents[(i + i / 5) % 5], stories[(i + i / 16) % 4]});
     // Some of them over centred keys too.
     if (i % 4 == 1) {
       Case c = result.back();
@@ -467,6 +501,33 @@ TEST_P(AppendEmulation, MatchesTheCpuAfterEveryStep) {
 
 INSTANTIATE_TEST_SUITE_P(Specs, AppendEmulation, testing::ValuesIn(cases()));
 
+/// Blocks that a truncation left committed although they are younger than the
+/// lag stay so, and the next one comes when the lag allows it.
+TEST(AppendEmulationOf, BlocksCommittedBeforeTheirTime) {
+  for (const bool listed : {false, true}) {
+    const Case c = {makeSpec(64, 64, 1), "sm_80", 1, 130, 2, true, listed,
+                    Content::Plain,      {{600}}};
+    std::string error;
+    EmulatedAppend kernel(c.spec, c.arch, error);
+    ASSERT_EQ(error, "");
+    Pool pool(c);
+    pool.lag = 0;
+    ASSERT_TRUE(pool.append(kernel, {300}, 1).ok);
+    pool.lag = 130;
+    pool.committed = {2};
+    ASSERT_TRUE(pool.append(kernel, {60}, 2).ok);
+    ASSERT_TRUE(pool.append(kernel, {24}, 3).ok);
+    ASSERT_EQ(pool.lengths[0], 384);
+    pool.lag = 1; // what has two blocks of 384
+    ASSERT_TRUE(pool.matchesCpu());
+    pool.lag = 130;
+    ASSERT_TRUE(pool.append(kernel, {129}, 4).ok);
+    ASSERT_TRUE(pool.append(kernel, {1}, 5).ok);
+    ASSERT_EQ(pool.lengths[0], 514);
+    ASSERT_TRUE(pool.matchesCpu()) << "three blocks";
+  }
+}
+
 /// A batch of which sequence 1 is refused for `expected`, sequences 0 and 2
 /// not.
 class RefusedAppend : public testing::Test {
@@ -498,7 +559,7 @@ protected:
   std::function<void()> spoil = [] {}, repair = [] {};
   int32_t spoiledLength = 120;
 
-  Case shape = {makeSpec(64, 64, 1), "sm_90a",         2, 0, 2, false,
+  Case shape = {makeSpec(64, 64, 1), "sm_90a",         2, 0, 2, false, true,
                 Content::Plain,      {{700, 700, 700}}};
   std::string error;
   EmulatedAppend kernel;

@@ -74,7 +74,7 @@ unsigned lineOf(const std::optional<mlir::Location> &location) {
 /// operations between which it lies. The other operation came first, maybe in
 /// an earlier round of a loop.
 bool leadsTo(const emulator::Report &report, unsigned line) {
-  constexpr unsigned kClose = 60;
+  constexpr unsigned kClose = 150;
   const unsigned last = lineOf(report.location),
                  first = lineOf(report.otherLocation);
   for (unsigned named : {first, last})

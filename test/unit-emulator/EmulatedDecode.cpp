@@ -90,6 +90,23 @@ emulator::Report EmulatedDecode::run(RandomCase &c, int splits,
   return report;
 }
 
+emulator::Report EmulatedDecode::run(RandomCase &c, const PlanOptions &request,
+                                     const emulator::Options &options,
+                                     int32_t firstPage) {
+  ffdDecodeArgs args = c.args;
+  args.workspace = nullptr;
+  std::vector<ffdPiece> plan(200);
+  if (Status status = planPieces(c.shape.spec, request, args.lengths,
+                                 plan.data(), int64_t(plan.size()));
+      !status.ok()) {
+    emulator::Report report;
+    report.ok = false;
+    report.message = status.message();
+    return report;
+  }
+  return kernel->run(args, options, /*launches=*/1, plan, firstPage);
+}
+
 testing::AssertionResult ffd::matchesReference(RandomCase &c) {
   const ffdSpec &spec = c.shape.spec;
   const ReferenceDecode reference(spec, c.args);

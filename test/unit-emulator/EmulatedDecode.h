@@ -15,6 +15,7 @@
 #include "RandomCase.h"
 
 #include "ffd/Emulated/EmulatedKernel.h"
+#include "ffd/Plan.h"
 
 #include "gtest/gtest.h"
 
@@ -36,6 +37,12 @@ public:
   /// it found it.
   emulator::Report run(RandomCase &c, int splits,
                        const emulator::Options &options, int launches = 1);
+
+  /// Runs it as the plan of these options says, with page ids that begin at
+  /// `firstPage`. Results of places that have no
+  /// sequence stay as they are.
+  emulator::Report run(RandomCase &c, const PlanOptions &plan,
+                       const emulator::Options &options, int32_t firstPage = 0);
 
   mlir::ModuleOp module() { return kernel->module(); }
 

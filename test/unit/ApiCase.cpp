@@ -208,11 +208,6 @@ std::vector<float> ApiCase::decode(const std::vector<int32_t> &sequences,
 }
 
 void ApiCase::check(const std::vector<int32_t> &sequences) {
-  if (oneByOne && sequences.size() > 1) {
-    for (int32_t sequence : sequences)
-      check({sequence});
-    return;
-  }
   const ffdSpec &spec = options.spec;
   const int64_t count = int64_t(sequences.size());
   const int64_t outs = queryHeads() * spec.value_dim;

@@ -69,8 +69,6 @@ public:
   std::map<int32_t, Tokens> tokens;
   std::mt19937 random;
   float keySpread = 1, keyMean = 0;
-  /// Batches on a GPU are consecutive slots; check() makes one per sequence.
-  bool oneByOne = false;
 };
 
 } // namespace ffd

@@ -18,12 +18,14 @@
 
 #include "ffd/CudaDriver.h"
 #include "ffd/Package.h"
+#include "ffd/Plan.h"
 
 #include "gtest/gtest.h"
 
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
+#include <functional>
 #include <unistd.h>
 
 using namespace ffd;
@@ -31,7 +33,25 @@ using namespace ffd;
 namespace {
 
 ffdSpec theSpec;
+ffdPlanArgs lastPlan;
 void append(const ffdAppendArgs *args) { referenceAppend(theSpec, *args); }
+void plan(const ffdPlanArgs *args) {
+  lastPlan = *args;
+  PlanOptions options;
+  options.batch = args->batch;
+  options.kvHeads = args->kv_heads;
+  options.lag = args->lag;
+  options.target = args->target;
+  options.blocksPerPiece = args->blocks_per_piece;
+  options.slots = args->slots;
+  options.slotCount = args->slot_count;
+  options.committed = args->committed;
+  options.multiprocessors = args->multiprocessors;
+  options.resident = args->resident;
+  const Status status =
+      planPieces(theSpec, options, args->lengths, args->plan, args->pieces);
+  EXPECT_TRUE(status.ok()) << status.message();
+}
 
 class ApiCuda : public testing::Test {
 protected:
@@ -41,18 +61,25 @@ protected:
     fake->memoryLeft = -1;
     fake->kernel = ReferenceDecode::entry;
     fake->append = append;
+    fake->plan = plan;
+    fake->planned = ReferenceDecode::launchPlanned;
+    fake->plans = 0;
     theSpec = makeSpec(64, 32, 2);
     theSpec.centre = centre();
     ReferenceDecode::setEntrySpec(theSpec);
     ASSERT_NE(mkdtemp(folder), nullptr);
-    for (const Program program : {Program::Decode, Program::Append}) {
+    for (const Program program :
+         {Program::Decode, Program::Append, Program::Plan}) {
       Package package;
       package.program = program;
       package.target = "sm_90a";
-      package.entry = program == Program::Decode ? "ffd_decode" : "append";
+      package.entry =
+          program == Program::Decode ? "ffd_decode" : programName(program);
       package.spec = theSpec;
       if (program == Program::Append) // one for all groups
         package.spec.group = 4;
+      if (program == Program::Plan) // and for all specifications
+        package.spec = makeSpec(128, 128, 4);
       package.threads = 128;
       package.payload = "code";
       paths.push_back(std::string(folder) + "/" + package.fileName());
@@ -122,9 +149,21 @@ void ApiCuda::randomLife() {
       c.check({a, e, d});
       ASSERT_EQ(c.append({d}, {150}), FFD_SUCCESS);
     } else {
-      // 300 + 100 + 1: three blocks, 17 tokens; 8 fewer keep the lag.
-      ASSERT_EQ(c.truncate(d, 393), FFD_SUCCESS) << ffdLastErrorMessage();
-      EXPECT_EQ(c.truncate(d, 392), FFD_UNSUPPORTED);
+      // 300 + 100 + 1: three blocks, 17 tokens, fewer than the lag afterwards.
+      ASSERT_EQ(c.truncate(d, 386), FFD_SUCCESS) << ffdLastErrorMessage();
+      c.check({a, e, d});
+      const int32_t f = c.fork(d);
+      ASSERT_EQ(c.append({f, d}, {130, 3}), FFD_SUCCESS);
+      c.check({d, f});
+      // 516 has 3 blocks, since 9 tokens stay; 521 would have 4.
+      ASSERT_EQ(c.truncate(f, 384), FFD_SUCCESS) << ffdLastErrorMessage();
+      c.check({f});
+      ASSERT_EQ(c.append({f}, {200}), FFD_SUCCESS);
+      c.check({f, a});
+      c.checkGather(f);
+      ASSERT_EQ(c.truncate(f, 256), FFD_SUCCESS) << ffdLastErrorMessage();
+      c.check({f});
+      c.free(f);
     }
     c.check({a, e, d});
     c.checkGather(d);
@@ -149,7 +188,6 @@ TEST_F(ApiCudaCentred, RandomLife) { randomLife(); }
 TEST_F(ApiCuda, GraphsOutliveGrowth) {
   ffdCacheOptions o = options();
   ApiCase c(o, 5, context);
-  c.oneByOne = true;
   const int64_t rowK = o.kv_heads * theSpec.head_dim;
   const int64_t rowV = o.kv_heads * theSpec.value_dim;
   std::vector<HostBuffer> k(2), v(2), q(2), out(2);
@@ -295,18 +333,249 @@ TEST_F(ApiCuda, GraphsOutliveGrowth) {
       << "more than was reserved cannot have happened";
 }
 
-TEST_F(ApiCuda, BatchesAreRangesOfSlots) {
+TEST_F(ApiCuda, BatchesAreAnySlots) {
   ApiCase c(options(), 1, context);
-  c.create();
-  c.create();
-  c.create();
+  for (int i = 0; i < 4; ++i)
+    c.create();
   ASSERT_EQ(c.append({1, 2}, {3, 4}), FFD_SUCCESS) << ffdLastErrorMessage();
-  EXPECT_EQ(c.append({0, 2}, {1, 1}), FFD_INVALID_ARGUMENT);
-  EXPECT_STREQ(ffdLastErrorMessage(),
-               "sequence 1 of an append on a GPU is 2, expected 1: consecutive "
-               "slots");
-  EXPECT_EQ(c.append({2, 1}, {1, 1}), FFD_INVALID_ARGUMENT);
+  ASSERT_EQ(c.append({3, 0}, {1, 300}), FFD_SUCCESS) << ffdLastErrorMessage();
+  ASSERT_EQ(c.append({2, 1, 3}, {200, 1, 1}), FFD_SUCCESS);
   c.check({1, 2});
+  c.check({3, 0, 2});
+  c.check({2, 1, 0, 3});
+  EXPECT_EQ(c.append({2, 2}, {1, 1}), FFD_INVALID_ARGUMENT);
+}
+
+/// One plan per step, made again whenever the lengths could be others.
+TEST_F(ApiCuda, LayersShareAPlan) {
+  ApiCase c(options(), 1, context);
+  for (int i = 0; i < 3; ++i)
+    c.create();
+  ASSERT_EQ(c.append({0, 1, 2}, {300, 5, 0}), FFD_SUCCESS);
+  const auto plansOf = [&](const std::vector<int32_t> &slots) {
+    fake->plans = 0;
+    c.check(slots); // of both layers
+    return fake->plans;
+  };
+  EXPECT_EQ(plansOf({0, 1, 2}), 1);
+  EXPECT_EQ(plansOf({0, 1, 2}), 0) << "nothing has changed";
+  EXPECT_EQ(plansOf({0, 2}), 1);
+  EXPECT_EQ(plansOf({2, 0}), 1);
+  ASSERT_EQ(c.append({1}, {1}), FFD_SUCCESS);
+  EXPECT_EQ(plansOf({2, 0}), 0) << "nothing of these has changed";
+  EXPECT_EQ(plansOf({0, 1, 2}), 1);
+  ASSERT_EQ(c.truncate(0, 290), FFD_SUCCESS);
+  EXPECT_EQ(plansOf({0, 1, 2}), 1);
+
+  // Layers of different lengths: each decode plans for itself.
+  std::vector<uint16_t> rows(3 * 2 * 64, 0x3C00);
+  ffdAppendBatch append;
+  ffdAppendBatchInit(&append);
+  append.count = 3;
+  append.k = append.v = rows.data();
+  FFD_OK(ffdAppend(c.cache, &append, nullptr));
+  const std::vector<uint16_t> q = c.queries(3);
+  fake->plans = 0;
+  c.decode({0, 1, 2}, q, 1);
+  c.decode({0, 1, 2}, q, 0);
+  c.decode({0, 1, 2}, q, 1);
+  EXPECT_EQ(fake->plans, 2);
+}
+
+/// A graph has plans of its own, as many as it needs, whatever was planned
+/// before.
+TEST_F(ApiCuda, GraphsPlanForThemselves) {
+  ApiCase c(options(), 1, context);
+  for (int i = 0; i < 3; ++i)
+    c.create();
+  ASSERT_EQ(c.append({0, 1, 2}, {300, 5, 0}), FFD_SUCCESS);
+  HostBuffer rows, q, out;
+  ASSERT_TRUE(rows.allocate("rows", 3 * 2 * 64 * 2, 0).ok());
+  ASSERT_TRUE(q.allocate("q", 3 * 4 * 64 * 2, 0).ok());
+  ASSERT_TRUE(out.allocate("out", 3 * 4 * 64 * 4, 0).ok());
+  const auto append = [&](int32_t layer) {
+    ffdAppendBatch batch;
+    ffdAppendBatchInit(&batch);
+    batch.layer = layer;
+    batch.count = 3;
+    batch.k = batch.v = rows.data();
+    FFD_OK(ffdAppend(c.cache, &batch, stream));
+  };
+  const auto decode = [&](int32_t layer) {
+    ffdDecodeBatch batch;
+    ffdDecodeBatchInit(&batch);
+    batch.layer = layer;
+    batch.count = 3;
+    batch.q = q.data();
+    batch.out = out.as<float>();
+    FFD_OK(ffdDecode(c.cache, &batch, stream));
+  };
+  const auto plansOf = [&](const std::function<void()> &step) {
+    CudaGraph graph;
+    EXPECT_TRUE(graph.begin(cuda).ok());
+    step();
+    EXPECT_TRUE(graph.end().ok());
+    auto *kernel = fake->kernel;
+    fake->kernel = nullptr;
+    fake->plans = 0;
+    EXPECT_TRUE(graph.launch().ok());
+    fake->kernel = kernel;
+    return fake->plans;
+  };
+  const auto layers = [&](auto call) {
+    call(0);
+    call(1);
+  };
+  EXPECT_EQ(plansOf([&] { layers(decode); }), 1);
+  EXPECT_EQ(plansOf([&] { layers(decode); }), 1) << "not that of another graph";
+  EXPECT_EQ(plansOf([&] {
+              append(0);
+              decode(0);
+              append(1);
+              decode(1);
+            }),
+            1);
+  EXPECT_EQ(plansOf([&] {
+              append(0);
+              layers(decode); // layer 1 lacks the token
+            }),
+            2);
+  EXPECT_EQ(plansOf([&] {
+              layers(append);
+              layers(decode);
+              layers(append);
+              layers(decode);
+            }),
+            2);
+}
+
+/// Which sequences a graph appends to and decodes is device data, too.
+TEST_F(ApiCuda, GraphsOfListedSlots) {
+  ApiCase c(options(), 1, context);
+  for (int i = 0; i < 4; ++i)
+    c.create();
+  ASSERT_EQ(c.append({0, 1, 2, 3}, {300, 5, 126, 0}), FFD_SUCCESS);
+  const int64_t rowK = 2 * 64, rowV = 2 * 32;
+  HostBuffer k, v, q, out;
+  ASSERT_TRUE(k.allocate("k", 3 * rowK * 2, 0).ok());
+  ASSERT_TRUE(v.allocate("v", 3 * rowV * 2, 0).ok());
+  ASSERT_TRUE(q.allocate("q", 3 * 2 * rowK * 2, 0).ok());
+  ASSERT_TRUE(out.allocate("out", 3 * 2 * rowV * 4, 0).ok());
+  for (int64_t x = 0; x < q.size() / 2; ++x)
+    q.as<uint16_t>()[x] = uint16_t(0x3800 + x * 37 % 0x900);
+  int32_t list[3];
+  ffdAppendBatch append;
+  ffdAppendBatchInit(&append);
+  append.count = 3;
+  append.device_sequences = list;
+  append.k = k.data();
+  append.v = v.data();
+  ffdDecodeBatch decode;
+  ffdDecodeBatchInit(&decode);
+  decode.count = 3;
+  decode.device_sequences = list;
+  decode.q = q.data();
+  decode.out = out.as<float>();
+  EXPECT_EQ(ffdAppend(c.cache, &append, nullptr), FFD_INVALID_ARGUMENT);
+  EXPECT_EQ(ffdDecode(c.cache, &decode, nullptr), FFD_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(ffdLastErrorMessage()).find("outside of a capture"),
+            std::string::npos);
+  CudaGraph graph;
+  ASSERT_TRUE(graph.begin(cuda).ok());
+  for (int32_t layer : {0, 1}) {
+    append.layer = decode.layer = layer;
+    FFD_OK(ffdAppend(c.cache, &append, stream));
+    FFD_OK(ffdDecode(c.cache, &decode, stream));
+  }
+  const int32_t some[] = {2, 0, 1};
+  decode.device_sequences = nullptr;
+  decode.sequences = some;
+  EXPECT_EQ(ffdDecode(c.cache, &decode, stream), FFD_INVALID_ARGUMENT)
+      << "the graph would read this list of the host";
+  ASSERT_TRUE(graph.end().ok());
+
+  std::mt19937 random(9);
+  for (const std::vector<int32_t> &slots :
+       {std::vector<int32_t>{3, 0, 2}, {2, -1, 1}, {4, 2, 3}, {0, 1, 2}}) {
+    std::copy(slots.begin(), slots.end(), list);
+    for (int64_t x = 0; x < 3 * rowK; ++x)
+      k.as<uint16_t>()[x] = uint16_t(0x3800 + random() % 0x800);
+    for (int64_t x = 0; x < 3 * rowV; ++x)
+      v.as<uint16_t>()[x] = uint16_t(0x3800 + random() % 0x800);
+    std::memset(out.data(), 0x11, size_t(out.size()));
+    std::vector<int32_t> live, ones;
+    std::vector<int64_t> room;
+    for (size_t i = 0; i < 3; ++i) {
+      if (slots[i] < 0 || slots[i] > 3)
+        continue;
+      live.push_back(slots[i]);
+      ones.push_back(1);
+      room.push_back(1);
+      ApiCase::Tokens &t = c.tokens[slots[i]];
+      for (size_t layer = 0; layer < 2; ++layer) {
+        const uint16_t *fromK = k.as<uint16_t>() + int64_t(i) * rowK;
+        const uint16_t *fromV = v.as<uint16_t>() + int64_t(i) * rowV;
+        t.k[layer].insert(t.k[layer].end(), fromK, fromK + rowK);
+        t.v[layer].insert(t.v[layer].end(), fromV, fromV + rowV);
+      }
+      ++t.length;
+      t.committed = committedBlocks(theSpec, t.length, 0);
+    }
+    FFD_OK(ffdReserve(c.cache, int32_t(live.size()), live.data(), room.data(),
+                      nullptr));
+    ASSERT_TRUE(graph.launch().ok());
+    FFD_OK(ffdAdvance(c.cache, int32_t(live.size()), live.data(), ones.data()));
+    c.check({0, 1, 2, 3});
+    for (size_t i = 0; i < 3; ++i) {
+      const float *got = out.as<float>() + int64_t(i) * 2 * rowV;
+      const bool exists = slots[i] >= 0 && slots[i] < 4;
+      std::vector<float> expected(size_t(2 * rowV));
+      std::memset(expected.data(), 0x11, expected.size() * 4);
+      if (exists) {
+        const uint16_t *from = q.as<uint16_t>() + int64_t(i) * 2 * rowK;
+        expected = c.decode({slots[i]},
+                            std::vector<uint16_t>(from, from + 2 * rowK), 1);
+      }
+      EXPECT_EQ(std::memcmp(got, expected.data(), size_t(2 * rowV) * 4), 0)
+          << "slot " << slots[i];
+    }
+  }
+  int32_t errors = -1;
+  FFD_OK(ffdCacheGetErrors(c.cache, &errors, nullptr));
+  EXPECT_EQ(errors, 0) << "what is no slot is no error";
+}
+
+/// A sequence is cut in the same way whatever its batch, and the grid does for
+/// the longest.
+TEST_F(ApiCuda, PiecesOfABatchInvariantCache) {
+  ffdCacheOptions o = options();
+  o.batch_invariant = 1;
+  o.piece_tokens = 256;
+  ApiCase c(o, 1, context);
+  for (int i = 0; i < 4; ++i)
+    c.create();
+  ASSERT_EQ(c.append({0, 1, 2}, {900, 5, 700}), FFD_SUCCESS);
+  c.check({0, 2});
+  EXPECT_EQ(lastPlan.blocks_per_piece, 2);
+  EXPECT_EQ(lastPlan.pieces, 2 * 2 * 8) << "2048 tokens";
+  c.check({2, 1, 0, 3});
+  EXPECT_EQ(lastPlan.blocks_per_piece, 2);
+
+  o.piece_tokens = 0;
+  ApiCase d(o, 1, context);
+  d.create();
+  ASSERT_EQ(d.append({0}, {300}), FFD_SUCCESS);
+  d.check({0});
+  EXPECT_GE(lastPlan.blocks_per_piece, 8);
+  o.piece_tokens = 100;
+  ffdCache *none = nullptr;
+  EXPECT_EQ(ffdCacheCreate(context, &o, &none), FFD_INVALID_ARGUMENT);
+  o.batch_invariant = 0;
+  o.piece_tokens = 128;
+  EXPECT_EQ(ffdCacheCreate(context, &o, &none), FFD_INVALID_ARGUMENT);
+  EXPECT_STREQ(ffdLastErrorMessage(),
+               "'ffdCacheOptions' field 'piece_tokens' is 128, expected 0 "
+               "without batch_invariant");
 }
 
 TEST_F(ApiCuda, MemoryThatIsRefused) {
@@ -328,6 +597,25 @@ TEST_F(ApiCuda, NoAppendKernel) {
   const int32_t a = c.create();
   EXPECT_EQ(c.append({a}, {3}), FFD_NOT_FOUND);
   EXPECT_NE(std::string(ffdLastErrorMessage()).find("append-d64"),
+            std::string::npos)
+      << ffdLastErrorMessage();
+}
+
+TEST_F(ApiCuda, NoPlanKernel) {
+  std::remove(paths[2].c_str());
+  ApiCase c(options(), 1, context);
+  const int32_t a = c.create();
+  ASSERT_EQ(c.append({a}, {3}), FFD_SUCCESS);
+  HostBuffer q, out;
+  ASSERT_TRUE(q.allocate("q", 4 * 64 * 2, 0).ok());
+  ASSERT_TRUE(out.allocate("out", 4 * 32 * 4, 0).ok());
+  ffdDecodeBatch batch;
+  ffdDecodeBatchInit(&batch);
+  batch.count = 1;
+  batch.q = q.data();
+  batch.out = out.as<float>();
+  EXPECT_EQ(ffdDecode(c.cache, &batch, nullptr), FFD_NOT_FOUND);
+  EXPECT_NE(std::string(ffdLastErrorMessage()).find("plan-d128"),
             std::string::npos)
       << ffdLastErrorMessage();
 }

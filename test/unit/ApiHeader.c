@@ -8,7 +8,7 @@
 #include "ffd/ffd.h"
 
 _Static_assert(sizeof(ffdSpec) % 4 == 0, "no padding");
-_Static_assert(sizeof(ffdPiece) == 32, "as the kernels read it");
+_Static_assert(sizeof(ffdPiece) == 48, "as the kernels read it");
 _Static_assert(sizeof(ffdHeadStatistics) == 16, "two counters");
 _Static_assert(offsetof(ffdCacheOptions, struct_size) == 0, "comes first");
 _Static_assert(offsetof(ffdDecodeBatch, struct_size) == 0, "comes first");

@@ -20,23 +20,29 @@
 #include <string>
 #include <vector>
 
-static FakeCudaState state = {nullptr, 0, 0, 0,  0, 0, 0,
-                              0,       0, 0, -1, 9, 0, nullptr};
+static FakeCudaState state = {};
 
 /// What a captured stream was given, run by each replay of its graph.
 struct Graph {
   std::vector<std::function<void()>> work;
 };
 static Graph *recording = nullptr;
+static unsigned long long captures = 0;
 /// A stream other than the default one; all are done with all their work at
 /// all times.
 static int someStream;
-/// The handle of the kernel "append"; all others are `state`.
-static int appendFunction;
+/// The handles of the kernels "append" and "plan"; all others are `state`.
+static int appendFunction, planFunction;
 
 extern "C" {
 
-FakeCudaState *fakeCudaState() { return &state; }
+FakeCudaState *fakeCudaState() {
+  if (state.major == 0) {
+    state.memoryLeft = -1;
+    state.major = 9;
+  }
+  return &state;
+}
 
 int cuInit(unsigned) { return 0; }
 int cuDriverGetVersion(int *v) { return *v = 12040, 0; }
@@ -102,6 +108,8 @@ int cuModuleUnload(void *) { return --state.liveModules, 0; }
 int cuModuleGetFunction(void **f, void *, const char *name) {
   if (std::strcmp(name, "append") == 0)
     return *f = &appendFunction, 0;
+  if (std::strcmp(name, "plan") == 0)
+    return *f = &planFunction, 0;
   return *f = &state, std::strcmp(name, "ffd_decode") == 0 ? 0 : 500;
 }
 int cuFuncSetAttribute(void *, int which, int value) {
@@ -113,6 +121,8 @@ int cuFuncGetAttribute(int *value, int which, void *) {
   return *value = which == 4 ? 168 : 0, 0;
 }
 static void runDecode(const ffdDecodeArgs &args, int64_t grid) {
+  if (args.plan && state.kernel)
+    return state.planned(&args);
   for (int64_t cta = 0; state.kernel && cta < grid; ++cta)
     state.kernel(&args, cta / args.splits, cta % args.splits);
 }
@@ -129,6 +139,12 @@ int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz,
   if (function == &appendFunction) {
     const auto args = *static_cast<const ffdAppendArgs *>(parameters[0]);
     work = [args] { state.append(&args); };
+  } else if (function == &planFunction) {
+    const auto args = *static_cast<const ffdPlanArgs *>(parameters[0]);
+    work = [args] {
+      ++state.plans;
+      state.plan(&args);
+    };
   } else {
     const auto args = *static_cast<const ffdDecodeArgs *>(parameters[0]);
     work = [args, gx] { runDecode(args, gx); };
@@ -175,6 +191,15 @@ int cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from,
                          size_t bytes, void *) {
   return cuMemcpyDtoD_v2(to, from, bytes);
 }
+/// CUDA_MEMCPY2D, in words.
+int cuMemcpy2DAsync_v2(const size_t *c, void *) {
+  if (unsigned(c[2]) != 4 || unsigned(c[9]) != 4)
+    return 1;
+  for (size_t row = 0; row < c[15]; ++row)
+    std::memcpy(reinterpret_cast<char *>(c[11]) + row * c[13],
+                reinterpret_cast<char *>(c[4]) + row * c[6], c[14]);
+  return 0;
+}
 int cuMemHostAlloc(void **p, size_t bytes, unsigned) {
   unsigned long long memory;
   const int result = cuMemAlloc_v2(&memory, bytes);
@@ -184,13 +209,18 @@ int cuMemFreeHost(void *p) {
   return cuMemFree_v2(reinterpret_cast<unsigned long long>(p));
 }
 int cuStreamSynchronize(void *) { return 0; }
-int cuStreamIsCapturing(void *stream, int *s) {
+int cuStreamGetCaptureInfo_v2(void *stream, int *s, unsigned long long *id,
+                              void *, void *, void *) {
+  *id = captures;
   return *s = recording && stream == &someStream, 0;
 }
 int cuEventQuery(void *) { return 0; }
 int cuStreamCreate(void **s, unsigned) { return *s = &someStream, 0; }
 int cuStreamDestroy_v2(void *) { return 0; }
-int cuStreamBeginCapture_v2(void *, int) { return recording = new Graph, 0; }
+int cuStreamBeginCapture_v2(void *, int) {
+  ++captures;
+  return recording = new Graph, 0;
+}
 int cuStreamEndCapture(void *, void **g) {
   *g = recording;
   recording = nullptr;

@@ -28,6 +28,11 @@ struct FakeCudaState {
   int major, minor;
   /// Runs one launch of the kernel "append".
   void (*append)(const ffdAppendArgs *args);
+  /// The same of "plan", and of a decode that follows a plan (unless `kernel`
+  /// is null); how many of the former ran.
+  void (*plan)(const ffdPlanArgs *args);
+  void (*planned)(const ffdDecodeArgs *args);
+  int plans;
 };
 
 /// The state of the loaded library, found with dlsym.

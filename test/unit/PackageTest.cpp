@@ -128,7 +128,8 @@ TEST(Package, MessagesNameTheField) {
                 "ends inside its header");
   expectMessage(edited("centre=none", "centre=mean"),
                 "has centre 'mean', expected none or row");
-  expectMessage(edited("abi=4", "abi=99"), "has abi 99, expected 4");
+  expectMessage(edited("abi=" + std::to_string(FFD_ABI_VERSION), "abi=99"),
+                "has abi 99, expected " + std::to_string(FFD_ABI_VERSION));
   expectMessage(edited("kind=ptx", "kind=elf"), "has kind 'elf'");
   expectMessage(edited("group=4", "group=17"), "'group' is 17");
   expectMessage(edited("group=4\n", ""), "lacks the field 'group'");

@@ -9,6 +9,7 @@
 
 #include "gtest/gtest.h"
 
+#include <algorithm>
 #include <map>
 #include <random>
 
@@ -31,7 +32,9 @@ void expectSound(const PlanOptions &options,
       break;
     const int64_t sequence = piece.row / options.kvHeads;
     ASSERT_LT(sequence, options.batch);
+    EXPECT_EQ(piece.place, sequence);
     EXPECT_EQ(piece.length, lengths[size_t(sequence)]);
+    EXPECT_EQ(piece.blocks, std::max(0, piece.length - options.lag) / 128);
     EXPECT_LE(piece.length, lastLength);
     lastLength = piece.length;
     EXPECT_EQ(piece.split, seen[piece.row]++);
@@ -105,6 +108,62 @@ TEST(Plan, FixedPiecesDoNotDependOnTheBatch) {
             std::string::npos);
 }
 
+/// Places are of the batch, rows of the slots; what is no slot has no piece.
+TEST(Plan, OfListedSlots) {
+  const std::vector<int32_t> lengths = {100, 7 * 128, 0, 3 * 128 + 5};
+  const std::vector<int32_t> committed = {0, 7, 0, 3};
+  const std::vector<int32_t> slots = {3, -1, 1, 4, 2};
+  PlanOptions options;
+  options.batch = 5;
+  options.kvHeads = 2;
+  options.lag = 10;
+  options.slots = slots.data();
+  options.slotCount = 4;
+  options.committed = committed.data();
+  std::vector<ffdPiece> plan(11);
+  ASSERT_TRUE(
+      planPieces(someSpec(), options, lengths.data(), plan.data(), 11).ok());
+  const int expected[][4] = {{2, 2, 896, 7}, {3, 2, 896, 7}, {6, 0, 389, 3},
+                             {7, 0, 389, 3}, {4, 4, 0, 0},   {5, 4, 0, 0}};
+  for (size_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(plan[i].row, expected[i][0]) << i;
+    EXPECT_EQ(plan[i].place, expected[i][1]) << i;
+    EXPECT_EQ(plan[i].length, expected[i][2]) << i;
+    EXPECT_EQ(plan[i].blocks, expected[i][3]) << i;
+    EXPECT_EQ(plan[i].splits, 1) << i;
+  }
+  for (size_t i = 6; i < 11; ++i)
+    EXPECT_EQ(plan[i].row, -1);
+}
+
+/// On 132 multiprocessors of two CTAs batches of one length get the pieces that
+/// pickGpuSplits gives them, a ragged one as many as are aimed at.
+TEST(Plan, PiecesForAGpu) {
+  PlanOptions options;
+  options.kvHeads = 8;
+  options.multiprocessors = 132;
+  options.resident = 264;
+  options.target = 396;
+  for (int32_t batch : {1, 2, 8, 16, 32})
+    for (int32_t tokens : {0, 300, 1024, 4096, 16384, 65536, 262144, 1048576}) {
+      const std::vector<int32_t> lengths(size_t(batch), tokens);
+      options.batch = batch;
+      const int64_t size = pieceBlocks(someSpec(), options, lengths.data());
+      const int64_t blocks = tokens / 128;
+      EXPECT_EQ(std::max<int64_t>(1, (blocks + size - 1) / size),
+                pickGpuSplits(someSpec(), 8 * batch, tokens, 132, 2))
+          << batch << " of " << tokens << " tokens, pieces of " << size;
+    }
+  std::vector<int32_t> ragged;
+  for (int i = 0; i < 32; ++i)
+    ragged.push_back(1024 << (i % 9));
+  options.batch = 32;
+  PlanOptions plain = options;
+  plain.multiprocessors = 0;
+  EXPECT_EQ(pieceBlocks(someSpec(), options, ragged.data()),
+            pieceBlocks(someSpec(), plain, ragged.data()));
+}
+
 TEST(Plan, BadOptionsAreNamed) {
   PlanOptions options;
   options.batch = 1;
@@ -136,7 +195,12 @@ TEST(Plan, PiecesWithoutAPlan) {
 TEST(Plan, KernelArgumentsAreChecked) {
   int32_t lengths[2] = {};
   alignas(16) ffdPiece pieces[8];
-  const ffdPlanArgs good = {lengths, pieces, nullptr, 2, 2, 0, 8, 6, 0};
+  ffdPlanArgs good = {};
+  good.lengths = lengths;
+  good.plan = pieces;
+  good.batch = good.kv_heads = 2;
+  good.pieces = 8;
+  good.target = 6;
   EXPECT_TRUE(checkPlanArgs(good).ok());
   const auto expect = [&](auto change, const char *text) {
     ffdPlanArgs args = good;
@@ -151,6 +215,14 @@ TEST(Plan, KernelArgumentsAreChecked) {
   expect([](ffdPlanArgs &a) { a.target = -1; }, "'target' is -1");
   expect([](ffdPlanArgs &a) { a.target = 9; }, "'pieces' is 8, expected at");
   expect([](ffdPlanArgs &a) { a.blocks_per_piece = -1; }, "blocks_per_piece");
+  expect([](ffdPlanArgs &a) { a.slots = a.lengths; }, "'slot_count' is 0");
+  expect([](ffdPlanArgs &a) { a.multiprocessors = -1; }, "multiprocessors");
+  expect(
+      [](ffdPlanArgs &a) {
+        a.multiprocessors = 5;
+        a.resident = 4;
+      },
+      "'resident' is 4");
   expect([](ffdPlanArgs &a) { a.lengths = nullptr; }, "null or not aligned");
 }
 

@@ -22,19 +22,24 @@
 
 using namespace ffd;
 
+static int64_t blocksOf(const ffdSpec &spec, const ffdAppendArgs &a,
+                        int64_t slot, int64_t length) {
+  return std::max<int64_t>(committedBlocks(spec, length, a.lag),
+                           a.committed ? a.committed[slot] : 0);
+}
+
 static int32_t refusal(const ffdSpec &spec, const ffdAppendArgs &a, int64_t b,
-                       int64_t &after) {
+                       int64_t count, int64_t &after) {
   const int64_t length = a.lengths[b];
-  const int64_t count = int64_t(a.offsets[b + 1]) - a.offsets[b];
   if (length < 0 || count < 0 || length + count > INT32_MAX)
     return FFD_APPEND_BAD_LENGTH;
-  after = committedBlocks(spec, length + count, a.lag);
+  after = blocksOf(spec, a, b, length + count);
   int32_t bits = 0;
   if (after > a.reserved[b])
     bits |= FFD_APPEND_BEYOND_RESERVATION;
   if (length + count - after * spec.quant_block > a.tail_tokens)
     bits |= FFD_APPEND_TAIL_TOO_SHORT;
-  const int64_t before = committedBlocks(spec, length, a.lag);
+  const int64_t before = blocksOf(spec, a, b, length);
   for (int64_t block = before; !bits && block < after; ++block) {
     const int32_t page = a.page_table[b * a.page_stride + block];
     if (page < 0 || page >= a.pages)
@@ -46,19 +51,23 @@ static int32_t refusal(const ffdSpec &spec, const ffdAppendArgs &a, int64_t b,
 void ffd::referenceAppend(const ffdSpec &spec, const ffdAppendArgs &a) {
   const Layout l = layoutOf(spec);
   const int64_t d = l.headDim, dv = l.valueDim, size = spec.quant_block;
-  for (int64_t b = 0; b < a.batch; ++b) {
-    if (a.offsets[b] == a.offsets[b + 1]) {
+  for (int64_t i = 0; i < a.batch; ++i) {
+    const int64_t b = a.slots ? a.slots[i] : i;
+    if (a.slots && (b < 0 || b >= a.slot_count))
+      continue;
+    const int64_t first = a.offsets[i], end = a.offsets[i + 1];
+    if (first == end) {
       a.new_lengths[b] = a.lengths[b];
       continue;
     }
     int64_t after = 0;
-    if (const int32_t bits = refusal(spec, a, b, after)) {
+    if (const int32_t bits = refusal(spec, a, b, end - first, after)) {
       a.errors[b] |= bits;
       a.new_lengths[b] = a.lengths[b];
       continue;
     }
     const int64_t length = a.lengths[b];
-    const int64_t before = committedBlocks(spec, length, a.lag);
+    const int64_t before = blocksOf(spec, a, b, length);
     const int64_t tail = length - before * size;
     for (int64_t h = 0; h < a.kv_heads; ++h) {
       const int64_t row = b * a.kv_heads + h;
@@ -67,7 +76,7 @@ void ffd::referenceAppend(const ffdSpec &spec, const ffdAppendArgs &a) {
       auto *tailV = static_cast<uint16_t *>(a.tail_v) + at * dv;
       std::vector<uint16_t> k(tailK, tailK + tail * d);
       std::vector<uint16_t> v(tailV, tailV + tail * dv);
-      for (int64_t t = a.offsets[b]; t < a.offsets[b + 1]; ++t) {
+      for (int64_t t = first; t < end; ++t) {
         const uint16_t *newK = static_cast<const uint16_t *>(a.k) +
                                t * a.k_token_stride + h * a.k_head_stride;
         const uint16_t *newV = static_cast<const uint16_t *>(a.v) +
@@ -108,6 +117,6 @@ void ffd::referenceAppend(const ffdSpec &spec, const ffdAppendArgs &a) {
       std::copy(k.begin() + gone * d, k.end(), tailK);
       std::copy(v.begin() + gone * dv, v.end(), tailV);
     }
-    a.new_lengths[b] = int32_t(length + a.offsets[b + 1] - a.offsets[b]);
+    a.new_lengths[b] = int32_t(length + end - first);
   }
 }

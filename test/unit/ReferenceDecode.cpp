@@ -346,3 +346,39 @@ void ReferenceDecode::entry(const ffdDecodeArgs *args, int64_t row,
   if (split == 0)
     ReferenceDecode(entrySpec, *args).run(row);
 }
+
+void ReferenceDecode::launchPlanned(const ffdDecodeArgs *args) {
+  const ffdSpec &spec = entrySpec;
+  const Layout l = layoutOf(spec);
+  const int64_t heads = args->kv_heads, outs = heads * rowHeads(spec);
+  for (int32_t i = 0; i < args->pieces; ++i) {
+    const ffdPiece &piece = args->plan[i];
+    if (piece.row < 0 || piece.split != 0)
+      continue;
+    const int64_t slot = piece.row / heads, place = piece.place;
+    // A batch of that sequence.
+    ffdDecodeArgs one = *args;
+    one.batch = 1;
+    one.plan = nullptr;
+    one.lengths = &piece.length;
+    if (piece.blocks > 0)
+      one.lag = std::min(one.lag, piece.length - piece.blocks * 128);
+    const auto add = [](const void *pointer, int64_t elements) {
+      return static_cast<const uint16_t *>(pointer) + elements;
+    };
+    one.q = add(args->q, place * args->q_batch_stride);
+    if (args->centre)
+      one.centre = add(args->centre, slot * heads * l.headDim);
+    one.smax = add(args->smax, slot * heads * l.paddedHeadDim());
+    one.tail_k = add(args->tail_k, slot * args->tail_batch_stride * l.headDim);
+    one.tail_v = add(args->tail_v, slot * args->tail_batch_stride * l.valueDim);
+    one.page_table += slot * args->page_stride;
+    one.delta += slot;
+    one.out += place * outs * l.valueDim;
+    if (one.lse)
+      one.lse += place * outs;
+    if (one.kept)
+      one.kept += slot * heads * args->kept_stride;
+    ReferenceDecode(spec, one).run(piece.row % heads);
+  }
+}

@@ -52,6 +52,8 @@ public:
   /// work of its row. `spec` stays set until the next call.
   static void entry(const ffdDecodeArgs *args, int64_t row, int64_t split);
   static void setEntrySpec(const ffdSpec &spec);
+  /// A launch that follows a plan (args->plan), of the same specification.
+  static void launchPlanned(const ffdDecodeArgs *args);
 
 private:
   void prepareQuery(int64_t sequence, int64_t head, Row &r) const;

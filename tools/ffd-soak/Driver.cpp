@@ -73,3 +73,4 @@ void *Driver::endCapture() const {
   return executable;
 }
 void Driver::replay(void *graph) const { call("cuGraphLaunch", graph, queue); }
+void Driver::destroy(void *graph) const { call("cuGraphExecDestroy", graph); }

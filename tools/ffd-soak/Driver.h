@@ -28,6 +28,7 @@ public:
   /// An executable graph of what was captured.
   void *endCapture() const;
   void replay(void *graph) const;
+  void destroy(void *graph) const;
   void fill(void *to, int value, size_t bytes) const;
 
 private:

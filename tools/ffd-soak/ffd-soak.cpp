@@ -10,12 +10,15 @@
 // join, leave, fork and are truncated. Beside it the same happens to a second
 // cache without graphs, whose outputs must be the same bits, and to a cache of
 // the CPU, whose tokens must be the same bits and whose outputs must be close.
+// With --batch-invariant the second cache decodes them in another order and in
+// several batches. --measure takes times instead.
 // At the end an append beyond the reservation must do nothing but set its
 // error.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Driver.h"
+#include "Soak.h"
 
 #include "ffd/Float16.h"
 #include "ffd/ffd.h"
@@ -42,39 +45,10 @@ void fail(const std::string &text) {
     std::exit(1);
 }
 
-void ok(ffdStatus status, const char *what) {
-  if (status == FFD_SUCCESS)
-    return;
-  std::printf("FAILED: %s: %s: %s\n", what, ffdStatusName(status),
-              ffdLastErrorMessage());
-  std::exit(1);
-}
-#define OK(call) ok(call, #call)
-
-double now() {
-  return std::chrono::duration<double>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
-struct Flags {
-  int steps = 10000, slots = 8, layers = 2, heads = 2, lag = 0, check = 250;
-  int hostPages = 0, cpu = 1, centre = 0;
-  std::string kernels, compiler, cache;
-};
-
-constexpr int kHeadDim = 128, kGroup = 4;
-
 class Soak {
 public:
   explicit Soak(const Flags &flags) : f(flags), driver(0), random(1) {
-    ffdContextOptions o;
-    ffdContextOptionsInit(&o);
-    o.device = FFD_DEVICE_CUDA;
-    o.package_dir = f.kernels.empty() ? nullptr : f.kernels.c_str();
-    o.compiler = f.compiler.empty() ? nullptr : f.compiler.c_str();
-    o.use_compiler = !f.compiler.empty();
-    o.kernel_cache_dir = f.cache.c_str();
+    ffdContextOptions o = contextOptions(f);
     OK(ffdContextCreate(&o, &gpu));
     ffdContextInfo info = {};
     info.struct_size = sizeof info;
@@ -84,12 +58,7 @@ public:
     o.device = FFD_DEVICE_CPU;
     if (f.cpu)
       OK(ffdContextCreate(&o, &cpu));
-    spec = {};
-    spec.head_dim = spec.value_dim = kHeadDim;
-    spec.group = kGroup;
-    spec.scan_bits = 2;
-    spec.quant_block = 128;
-    spec.select_block = 16;
+    spec = soakSpec();
     spec.centre = f.centre ? FFD_CENTRE_ROW : FFD_CENTRE_NONE;
     const double start = now();
     ffdKernel *kernel = nullptr;
@@ -108,6 +77,7 @@ public:
     c.max_tokens = f.steps + 4096;
     c.pages = int64_t(f.slots) * (c.max_tokens / 128 + 2);
     c.host_pages = f.hostPages;
+    c.batch_invariant = f.invariant;
     OK(ffdCacheCreate(gpu, &c, &caches[Graph]));
     OK(ffdCacheCreate(gpu, &c, &caches[Plain]));
     c.host_pages = 0;
@@ -115,6 +85,7 @@ public:
       OK(ffdCacheCreate(cpu, &c, &caches[Cpu]));
     live.assign(size_t(f.slots), false);
     length.assign(size_t(f.slots), 0);
+    place.assign(size_t(f.slots), 0);
 
     kv = size_t(f.slots * f.heads * kHeadDim);
     q = kv * kGroup;
@@ -124,6 +95,7 @@ public:
       l.k = driver.allocate(kv * 2);
       l.v = driver.allocate(kv * 2);
       l.q = driver.allocate(q * 2);
+      l.listedQ = driver.allocate(q * 2);
       for (int i = 0; i < 2; ++i) {
         l.out[i] = static_cast<float *>(driver.allocate(q * 4));
         l.lse[i] = static_cast<float *>(driver.allocate(q / kHeadDim * 4));
@@ -168,7 +140,10 @@ public:
       OK(ffdAdvance(caches[Graph], int32_t(slots.size()), slots.data(),
                     ones.data()));
       appendEach(Plain);
-      decode(Plain);
+      if (f.invariant)
+        decodeListed();
+      else
+        decode(Plain);
       if (f.cpu)
         appendEach(Cpu);
       compareGpu(step);
@@ -201,7 +176,7 @@ public:
 private:
   enum Which { Graph, Plain, Cpu };
   struct Layer {
-    void *k, *v, *q;
+    void *k, *v, *q, *listedQ;
     float *out[2], *lse[2];
     std::vector<uint16_t> hostK, hostV, hostQ;
   };
@@ -284,6 +259,42 @@ private:
     }
   }
 
+  /// The sequences in another order and in several batches: results must not
+  /// depend on it if the cache is batch-invariant.
+  void decodeListed() {
+    std::vector<int32_t> order;
+    for (int32_t slot = 0; slot < f.slots; ++slot)
+      if (live[size_t(slot)])
+        order.push_back(slot);
+    std::shuffle(order.begin(), order.end(), random);
+    const size_t perQ = q / size_t(f.slots);
+    for (size_t i = 0; i < order.size(); ++i)
+      place[size_t(order[i])] = i;
+    std::vector<size_t> cuts = {0};
+    while (cuts.back() < order.size())
+      cuts.push_back(std::min(order.size(), cuts.back() + 1 + random() % 4));
+    for (int layer = 0; layer < f.layers; ++layer) {
+      Layer &l = inputs[size_t(layer)];
+      std::vector<uint16_t> listed(q);
+      for (size_t i = 0; i < order.size(); ++i)
+        std::copy_n(&l.hostQ[size_t(order[i]) * perQ], perQ, &listed[i * perQ]);
+      driver.upload(l.listedQ, listed.data(), q * 2);
+      driver.wait();
+      for (size_t i = 0; i + 1 < cuts.size(); ++i) {
+        const size_t first = cuts[i];
+        ffdDecodeBatch b;
+        ffdDecodeBatchInit(&b);
+        b.layer = layer;
+        b.count = int32_t(cuts[i + 1] - first);
+        b.sequences = &order[first];
+        b.q = static_cast<uint16_t *>(l.listedQ) + first * perQ;
+        b.out = l.out[Plain] + first * perQ;
+        b.lse = l.lse[Plain] + first * (perQ / kHeadDim);
+        OK(ffdDecode(caches[Plain], &b, driver.stream()));
+      }
+    }
+  }
+
   /// Pages for the steps to come, now and then, of the graph's cache only.
   void reserve() {
     for (int32_t slot = 0; slot < f.slots; ++slot) {
@@ -357,14 +368,16 @@ private:
       live[size_t(child)] = true;
       length[size_t(child)] = length[size_t(slot)];
     } else {
-      // Within what stays exact on a GPU; sometimes a few blocks back.
-      const int64_t old = length[size_t(slot)];
-      const int64_t blocks = std::max<int64_t>(0, old - f.lag) / 128;
-      int64_t to = old - int64_t(random() % 20);
-      if (to < blocks * 128 + f.lag)
-        to = f.lag == 0 && random() % 2
-                 ? std::max<int64_t>(0, blocks - int64_t(random() % 3)) * 128
-                 : old;
+      // Within what stays exact, also below the lag; sometimes a few blocks
+      // back.
+      ffdSequenceInfo info = {};
+      info.struct_size = sizeof info;
+      OK(ffdSequenceGetInfo(caches[Graph], slot, &info));
+      int64_t to = length[size_t(slot)] - int64_t(random() % 20);
+      if (to < info.committed)
+        to = random() % 2
+                 ? std::max<int64_t>(0, info.committed - 128 * (random() % 3))
+                 : info.committed;
       for (int which = 0; which < caches_(); ++which)
         OK(ffdSequenceTruncate(caches[which], slot, to, streamOf(which)));
       length[size_t(slot)] = to;
@@ -382,7 +395,10 @@ private:
         const size_t per = count / size_t(f.slots);
         for (int slot = 0; slot < f.slots; ++slot) {
           const size_t at = per * size_t(slot);
-          if (std::memcmp(&a[at], &b[at], per * 4) != 0)
+          const bool listed = f.invariant && live[size_t(slot)];
+          const size_t plain = listed ? per * place[size_t(slot)] : at;
+          if ((listed || !f.invariant) &&
+              std::memcmp(&a[at], &b[plain], per * 4) != 0)
             fail("step " + std::to_string(step) + " layer " +
                  std::to_string(layer) + " slot " + std::to_string(slot) +
                  " of " + std::to_string(length[size_t(slot)]) + " tokens: " +
@@ -509,6 +525,7 @@ private:
   ffdCache *caches[3] = {};
   std::vector<bool> live;
   std::vector<int64_t> length;
+  std::vector<size_t> place; ///< of slots in the outputs of decodeListed
   std::vector<Layer> inputs;
   size_t kv = 0, q = 0;
 };
@@ -528,8 +545,10 @@ int main(int count, char **arguments) {
                {"lag", &flags.lag, nullptr},
                {"check-every", &flags.check, nullptr},
                {"host-pages", &flags.hostPages, nullptr},
+               {"batch-invariant", &flags.invariant, nullptr},
                {"cpu", &flags.cpu, nullptr},
                {"centre", &flags.centre, nullptr},
+               {"measure", nullptr, &flags.measure},
                {"kernel-dir", nullptr, &flags.kernels},
                {"compiler", nullptr, &flags.compiler},
                {"kernel-cache", nullptr, &flags.cache}};
@@ -550,7 +569,8 @@ int main(int count, char **arguments) {
     if (!taken) {
       std::printf("usage: ffd-soak [--steps=10000] [--slots=8] [--layers=2] "
                   "[--heads=2] [--lag=0] [--check-every=250] "
-                  "[--host-pages=0|1] [--cpu=1|0] [--centre=0|1] "
+                  "[--host-pages=0|1] [--batch-invariant=0|1] [--cpu=1|0] "
+                  "[--centre=0|1] [--measure=all|uniform,ragged,append,host] "
                   "[--kernel-dir=DIR] "
                   "[--compiler=libffd-jit.so] [--kernel-cache=DIR]\n");
       return argument == "--help" ? 0 : 2;
@@ -562,5 +582,5 @@ int main(int count, char **arguments) {
                 "1, slots at least 3, lag at least 0\n");
     return 2;
   }
-  return Soak(flags).run();
+  return flags.measure.empty() ? Soak(flags).run() : measure(flags);
 }

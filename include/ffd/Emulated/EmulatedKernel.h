@@ -54,11 +54,13 @@ public:
   /// cores of the architecture. With `args.splits` 0 the pieces are those of a
   /// GPU with 264 CTAs; a workspace is made here and must be none in `args`.
   /// Runs `launches` times over the same workspace, with seeds that ascend.
+  /// Page ids begin at `firstPage`, as if the planes had so many pages more.
   /// Writes out, lse, kept and kept_count where all went well. The report names
   /// bad arguments, what the emulator found, and counters left behind.
   emulator::Report run(const ffdDecodeArgs &args,
                        const emulator::Options &options, int launches = 1,
-                       llvm::ArrayRef<ffdPiece> plan = {});
+                       llvm::ArrayRef<ffdPiece> plan = {},
+                       int32_t firstPage = 0);
 
   /// The module with the kernels, in the LLVM and NVVM dialects.
   mlir::ModuleOp module() { return *nvvm; }

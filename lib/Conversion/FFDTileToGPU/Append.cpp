@@ -45,9 +45,30 @@ Value AppendEmitter::arg(AppendArg which) {
   return value;
 }
 
-/// The sequence's entry of an array that no one writes meanwhile.
-Value AppendEmitter::perSequence(AppendArg which) {
-  return b.loadConstant(b.i32(), b.at(arg(which), scaled(sequence, 4)), 4);
+/// The slot's entry of an array that no one writes meanwhile.
+Value AppendEmitter::perSlot(AppendArg which) {
+  return b.loadConstant(b.i32(), b.at(arg(which), scaled(slot, 4)), 4);
+}
+
+/// Whether the caller gave an array that may be absent.
+Value AppendEmitter::isGiven(AppendArg which) {
+  return b.ne(LLVM::PtrToIntOp::create(b, b.i64(), arg(which)), 0);
+}
+
+/// Where the sequence is. What is no slot reads slot 0 and changes nothing.
+void AppendEmitter::findSlot() {
+  SmallVector<Value> found = b.ifElse(
+      isGiven(AppendArg::slots), {b.i32(), b.i1()},
+      [&]() -> SmallVector<Value> {
+        Value listed = b.loadConstant(
+            b.i32(), b.at(arg(AppendArg::slots), scaled(sequence, 4)), 4);
+        Value exists = b.cmp(arith::CmpIPredicate::ult, listed,
+                             arg(AppendArg::slot_count));
+        return {b.select(exists, listed, b.c32(0)), exists};
+      },
+      [&]() -> SmallVector<Value> { return {sequence, b.cbool(true)}; });
+  slot = found[0];
+  hasSlot = found[1];
 }
 
 LogicalResult AppendEmitter::emit() {
@@ -64,6 +85,7 @@ LogicalResult AppendEmitter::emit() {
   Value heads = arg(AppendArg::kv_heads);
   sequence = b.udiv(row, heads);
   head = b.sub(row, b.mul(sequence, heads));
+  findSlot();
   for (Operation &op : *teams.getBody())
     if (failed(emitOp(&op)))
       return failure();
@@ -96,7 +118,7 @@ LogicalResult AppendEmitter::emitOp(Operation *op) {
 Value AppendEmitter::checkPages() {
   Value table =
       b.at(arg(AppendArg::page_table),
-           b.shl(b.mul(b.zext64(sequence), arg(AppendArg::page_stride)), 2));
+           b.shl(b.mul(b.zext64(slot), arg(AppendArg::page_stride)), 2));
   Value bad =
       b.loop(b.add(first, thread), end, b.c32(plan.threads), {b.cbool(false)},
              [&](Value block, ValueRange sofar) -> SmallVector<Value> {
@@ -121,14 +143,30 @@ Value AppendEmitter::checkPages() {
 LogicalResult AppendEmitter::emitExtent(TileAppendExtentOp op) {
   // The last team may write it.
   length =
-      b.load(b.i32(), b.at(arg(AppendArg::lengths), scaled(sequence, 4)), 4);
+      b.ifElse(
+           hasSlot, b.i32(),
+           [&]() -> SmallVector<Value> {
+             return {b.load(b.i32(),
+                            b.at(arg(AppendArg::lengths), scaled(slot, 4)), 4)};
+           },
+           [&]() -> SmallVector<Value> { return {b.c32(0)}; })
+          .front();
   Value from = b.at(arg(AppendArg::offsets), scaled(sequence, 4));
   begin = b.loadConstant(b.i32(), from, 4);
   Value wanted = b.sub(b.loadConstant(b.i32(), b.at(from, 4), 4), begin);
+  wanted = b.select(hasSlot, wanted, b.c32(0));
   Value sum = b.add(length, wanted);
   int64_t shift = llvm::Log2_64(layout.quantBlock);
+  Value least = b.ifElse(
+                     isGiven(AppendArg::committed), b.i32(),
+                     [&]() -> SmallVector<Value> {
+                       return {perSlot(AppendArg::committed)};
+                     },
+                     [&]() -> SmallVector<Value> { return {b.c32(0)}; })
+                    .front();
   auto committed = [&](Value tokens) {
-    return b.shr(b.smax(b.sub(tokens, arg(AppendArg::lag)), b.c32(0)), shift);
+    Value old = b.smax(b.sub(tokens, arg(AppendArg::lag)), b.c32(0));
+    return b.smax(b.shr(old, shift), least);
   };
   auto bit = [&](Value condition, int64_t error) {
     return b.select(condition, b.c32(error), b.c32(0));
@@ -143,12 +181,12 @@ LogicalResult AppendEmitter::emitExtent(TileAppendExtentOp op) {
   Value sane = b.eq(status, 0);
   // 64 bits: a stride may have more. A negative reservation is that of a slot
   // without a sequence, which takes not even a tail.
-  Value reserved = perSequence(AppendArg::reserved);
+  Value reserved = perSlot(AppendArg::reserved);
   Value beyond = b.bor(b.gt(after, reserved),
                        b.gt(b.zext64(after), arg(AppendArg::page_stride)));
   beyond = b.bor(b.band(commits, beyond), b.lt(reserved, 0));
-  status = b.bor(status,
-                 bit(b.band(sane, beyond), FFD_APPEND_BEYOND_RESERVATION));
+  status =
+      b.bor(status, bit(b.band(sane, beyond), FFD_APPEND_BEYOND_RESERVATION));
   Value rest = b.sub(sum, b.shl(after, shift));
   status =
       b.bor(status, bit(b.band(sane, b.gt(rest, arg(AppendArg::tail_tokens))),
@@ -170,7 +208,7 @@ LogicalResult AppendEmitter::emitExtent(TileAppendExtentOp op) {
 
   Value speaks = b.band(b.eq(thread, 0), b.eq(b.bor(head, split), 0));
   b.ifThen(b.band(speaks, b.ne(status, 0)), [&] {
-    Value word = b.at(arg(AppendArg::errors), scaled(sequence, 4));
+    Value word = b.at(arg(AppendArg::errors), scaled(slot, 4));
     b.store(b.bor(b.load(b.i32(), word, 4), status), word, 4);
   });
   return success();
@@ -182,7 +220,7 @@ LogicalResult AppendEmitter::emitExtent(TileAppendExtentOp op) {
 
 Value AppendEmitter::tailRow(Value index, AppendArg tail, int64_t width) {
   Value rows =
-      b.add(b.add(b.mul(b.zext64(sequence), arg(AppendArg::tail_batch_stride)),
+      b.add(b.add(b.mul(b.zext64(slot), arg(AppendArg::tail_batch_stride)),
                   b.mul(b.zext64(head), arg(AppendArg::tail_head_stride))),
             b.zext64(index));
   return b.at(arg(tail), b.mul(rows, 2 * width));
@@ -202,13 +240,18 @@ Value AppendEmitter::tokenRow(Value token, AppendArg tail, int64_t width,
   return b.select(inTail, old, b.at(arg(input), b.shl(offset, 1)));
 }
 
-Value AppendEmitter::plane(AppendArg which, Value slot, int64_t bytes) {
-  return b.at(arg(which), b.mul(slot, bytes));
+Value AppendEmitter::plane(AppendArg which, Value place, int64_t bytes) {
+  return b.at(arg(which), b.mul(place, bytes));
+}
+
+/// The row in smax and centres.
+Value AppendEmitter::cacheRow() {
+  return b.add(b.mul(slot, arg(AppendArg::kv_heads)), head);
 }
 
 /// The row's centre in memory.
 Value AppendEmitter::centreRow() {
-  return b.at(arg(AppendArg::centre), scaled(row, 2 * layout.headDim));
+  return b.at(arg(AppendArg::centre), scaled(cacheRow(), 2 * layout.headDim));
 }
 
 /// Words of keys, relative to those of the centre where they are not yet.
@@ -323,7 +366,7 @@ Value AppendEmitter::loadKeys(Value block) {
 
 /// Scales of the block, to its page and as factors to shared memory; returns
 /// the largest scale so far of the thread's channel.
-Value AppendEmitter::splitKeys(Value keys, Value slot, Value running) {
+Value AppendEmitter::splitKeys(Value keys, Value place, Value running) {
   Value maxima = GPUKeyMaximaOp::create(b, keys.getType(), keys);
   b.ifThen(b.eq(g, 0), [&] {
     SmallVector<Value> words = b.unpack(maxima);
@@ -358,7 +401,7 @@ Value AppendEmitter::splitKeys(Value keys, Value slot, Value running) {
              }
              b.store(factor, b.at(shared(plan.factors), b.shl(thread, 2)), 4);
              Value to = b.at(
-                 plane(AppendArg::thumbnails, slot, layout.thumbnailBytes()),
+                 plane(AppendArg::thumbnails, place, layout.thumbnailBytes()),
                  layout.codeBytes());
              b.store(b.trunc(b.i16(), scale.getScale()),
                      b.at(to, b.shl(thread, 1)), 2);
@@ -373,7 +416,7 @@ Value AppendEmitter::splitKeys(Value keys, Value slot, Value running) {
 }
 
 /// Codes and residuals of the warp's tile.
-void AppendEmitter::storeKeys(Value keys, Value slot) {
+void AppendEmitter::storeKeys(Value keys, Value place) {
   SmallVector<Value> factors;
   for (int64_t group = 0; group < layout.channelGroups(); ++group)
     for (int64_t half : {0, 16})
@@ -389,7 +432,7 @@ void AppendEmitter::storeKeys(Value keys, Value slot) {
 
   SmallVector<Value> residuals = b.unpack(split.getResiduals());
   Value to =
-      b.at(b.at(plane(AppendArg::residuals, slot, layout.residualBytes()),
+      b.at(b.at(plane(AppendArg::residuals, place, layout.residualBytes()),
                 b.mul(warp, layout.residualTileBytes())),
            b.shl(lane, 4));
   for (size_t i = 0; i < residuals.size(); i += 4)
@@ -399,7 +442,7 @@ void AppendEmitter::storeKeys(Value keys, Value slot) {
   // A lane's words run on from tile to tile, four to a chunk.
   SmallVector<Value> codes = b.unpack(split.getCodes());
   int64_t perTile = layout.wordsPerTile();
-  to = b.at(plane(AppendArg::thumbnails, slot, layout.thumbnailBytes()),
+  to = b.at(plane(AppendArg::thumbnails, place, layout.thumbnailBytes()),
             b.shl(lane, 4));
   if (perTile % 4 == 0) {
     to = b.at(to, b.mul(warp, perTile / 4 * 512));
@@ -419,7 +462,7 @@ void AppendEmitter::storeKeys(Value keys, Value slot) {
 
 /// The warp's tile of V: a word holds two tokens of one dim, so every 8 x 8
 /// matrix is transposed.
-void AppendEmitter::storeValues(Value block, Value slot) {
+void AppendEmitter::storeValues(Value block, Value place) {
   Value token =
       b.add(b.add(b.mul(block, layout.quantBlock), b.shl(warp, 4)), g);
   SmallVector<Value> rows;
@@ -429,7 +472,7 @@ void AppendEmitter::storeValues(Value block, Value slot) {
                       AppendArg::v, AppendArg::v_token_stride,
                       AppendArg::v_head_stride),
              b.shl(tq, 2)));
-  Value to = b.at(b.at(plane(AppendArg::values, slot, layout.valueBytes()),
+  Value to = b.at(b.at(plane(AppendArg::values, place, layout.valueBytes()),
                        b.mul(warp, layout.valueTileBytes())),
                   b.shl(lane, 4));
   for (int64_t m = 0; m < layout.paddedValueDim() / 16; ++m) {
@@ -479,18 +522,18 @@ LogicalResult AppendEmitter::emitCommit(TileDistributeOp loop) {
       b.loop(from, end, splits, {b.c32(0)},
              [&](Value block, ValueRange sofar) -> SmallVector<Value> {
                Value entry =
-                   b.add(b.mul(b.zext64(sequence), arg(AppendArg::page_stride)),
+                   b.add(b.mul(b.zext64(slot), arg(AppendArg::page_stride)),
                          b.zext64(block));
                Value page = b.loadConstant(
                    b.i32(), b.at(arg(AppendArg::page_table), b.shl(entry, 2)),
                    4);
-               Value slot = b.add(
+               Value place = b.add(
                    b.mul(b.zext64(page), b.zext64(arg(AppendArg::kv_heads))),
                    b.zext64(head));
                Value keys = loadKeys(block);
-               Value running = splitKeys(keys, slot, sofar[0]);
-               storeKeys(keys, slot);
-               storeValues(block, slot);
+               Value running = splitKeys(keys, place, sofar[0]);
+               storeKeys(keys, place);
+               storeValues(block, place);
                return {running};
              })
           .front();
@@ -506,9 +549,9 @@ void AppendEmitter::mergeScales(Value running) {
   Value starts = b.eq(first, 0);
   Value changes = b.bor(starts, b.gt(end, first));
   b.ifThen(b.band(b.lt(thread, plan.channels), changes), [&] {
-    Value word =
-        b.at(b.at(arg(AppendArg::smax), scaled(row, layout.scaleBytes())),
-             b.shl(thread, 1));
+    Value word = b.at(
+        b.at(arg(AppendArg::smax), scaled(cacheRow(), layout.scaleBytes())),
+        b.shl(thread, 1));
     Value old = b.zext32(b.load(b.i16(), word, 2));
     Value top = b.smax(running, b.select(starts, b.c32(0), old));
     b.store(b.trunc(b.i16(), top), word, 2);
@@ -575,7 +618,7 @@ void AppendEmitter::storeLength() {
   auto address = [&](AppendArg which) {
     return LLVM::PtrToIntOp::create(b, b.i64(), arg(which)).getResult();
   };
-  Value given = b.ne(address(AppendArg::new_lengths), 0);
+  Value given = b.band(isGiven(AppendArg::new_lengths), hasSlot);
   Value inPlace =
       b.eq(address(AppendArg::new_lengths), address(AppendArg::lengths));
   Value turn = b.ifElse(
@@ -595,7 +638,7 @@ void AppendEmitter::storeLength() {
                    .front();
   b.ifThen(b.band(b.band(given, turn), b.eq(thread, 0)), [&] {
     b.store(b.add(length, count),
-            b.at(arg(AppendArg::new_lengths), scaled(sequence, 4)), 4);
+            b.at(arg(AppendArg::new_lengths), scaled(slot, 4)), 4);
   });
 }
 

@@ -58,10 +58,11 @@ private:
   void storeCentre();
   Value relative(Value words, Value centre, Value isRaw);
   Value loadKeys(Value block);
+  Value cacheRow();
   Value centreRow();
-  Value splitKeys(Value keys, Value slot, Value running);
-  void storeKeys(Value keys, Value slot);
-  void storeValues(Value block, Value slot);
+  Value splitKeys(Value keys, Value place, Value running);
+  void storeKeys(Value keys, Value place);
+  void storeValues(Value block, Value place);
   void mergeScales(Value running);
   void storeLength();
   void storeTail(AppendArg tail, int64_t width, AppendArg input,
@@ -72,10 +73,12 @@ private:
   Value tokenRow(Value token, AppendArg tail, int64_t width, AppendArg input,
                  AppendArg tokenStride, AppendArg headStride);
   Value tailRow(Value index, AppendArg tail, int64_t width);
-  Value plane(AppendArg which, Value slot, int64_t bytes);
+  Value plane(AppendArg which, Value place, int64_t bytes);
 
   Value arg(AppendArg which);
-  Value perSequence(AppendArg which);
+  Value perSlot(AppendArg which);
+  Value isGiven(AppendArg which);
+  void findSlot();
   Value shared(int64_t offset) {
     return GPUSharedOp::create(b, b.pointer(3), offset);
   }
@@ -97,7 +100,9 @@ private:
   DenseMap<int, Value> args;
   Value thread, lane, warp, g, tq;
   Value row, split, splits, sequence, head; // i32
-  Value starts; ///< this append commits the row's block 0 (i1)
+  Value starts;  ///< this append commits the row's block 0 (i1)
+  Value slot;    ///< i32: of the sequence in the tables
+  Value hasSlot; ///< i1
   /// Tokens of the sequence before, its first new row, its new tokens;
   /// committed blocks before and after (i32).
   Value length, begin, count, first, end;

@@ -44,6 +44,11 @@ void KernelEmitter::storeWarpState(const StateValue &state, int64_t headTile) {
   }
 }
 
+/// The row in q, out, lse and among the counters.
+Value KernelEmitter::placeRow() {
+  return b.add(b.mul(place, arg(KernelArg::kv_heads)), head);
+}
+
 void KernelEmitter::writeOutput(Value h, Value dim, ArrayRef<Value> output,
                                 Value sum, Value reference) {
   // No token: zero. A sum of 0 is not enough: scores of -inf alone give NaN.
@@ -53,10 +58,10 @@ void KernelEmitter::writeOutput(Value h, Value dim, ArrayRef<Value> output,
   SmallVector<Value> scaledOutput;
   for (Value x : output)
     scaledOutput.push_back(b.fmul(x, inverse));
-  Value index = b.add(b.mul(b.zext64(row), plan.group), b.zext64(h));
+  Value index = b.add(b.mul(b.zext64(placeRow()), plan.group), b.zext64(h));
   if (token) {
     // [sequence][query token][kv head][head of the group]
-    Value place = b.add(b.mul(sequence, plan.tokens()), token);
+    Value place = b.add(b.mul(this->place, plan.tokens()), token);
     Value inToken = b.sub(h, b.mul(token, plan.tokenHeads()));
     index = b.add(b.mul(b.zext64(place), b.zext64(arg(KernelArg::kv_heads))),
                   b.zext64(head));
@@ -253,7 +258,7 @@ LogicalResult KernelEmitter::emitFinish(TileFinishOp op) {
       addKeptCount(b.shr(tiles, llvm::Log2_64(plan.layout.selectBlock / 16)));
     });
   b.ifThen(b.gt(splits, b.c32(1)), [&] {
-    Value counter = b.at(arg(KernelArg::workspace), scaled(row, 4));
+    Value counter = b.at(arg(KernelArg::workspace), scaled(placeRow(), 4));
     Value last =
         GPUArriveOp::create(b, b.i1(), counter, splits, shared(plan.flag));
     b.ifThen(last, [&] { mergePieces(); });

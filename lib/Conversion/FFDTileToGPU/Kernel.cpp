@@ -86,6 +86,7 @@ void KernelEmitter::emitCoordinates(bool again) {
     sequence = b.get(high, 0);
     head = b.get(high, 1);
     length = b.get(high, 2);
+    place = b.load(b.i32(), shared(plan.place), 4);
     return;
   }
   Value block = again ? readAgain(b, "ctaid.x")
@@ -94,29 +95,41 @@ void KernelEmitter::emitCoordinates(bool again) {
   Value planned =
       b.ne(LLVM::PtrToIntOp::create(b, b.i64(), arg(KernelArg::plan)), 0);
   SmallVector<Value> piece = b.ifElse(
-      planned, SmallVector<Type>(5, b.i32()),
+      planned, SmallVector<Type>(7, b.i32()),
       [&] {
         Value at = b.at(arg(KernelArg::plan), scaled(block, sizeof(ffdPiece)));
         SmallVector<Value> fields =
             b.unpack(b.loadConstant(b.words(4), at, 16));
         fields.push_back(
             b.loadConstant(b.i32(), b.at(at, offsetof(ffdPiece, length)), 4));
+        Value more =
+            b.loadConstant(b.words(2), b.at(at, offsetof(ffdPiece, place)), 8);
+        fields.append({b.get(more, 0), b.get(more, 1)});
         return fields;
       },
       [&]() -> SmallVector<Value> {
         Value splits = arg(KernelArg::splits);
         Value row = b.udiv(block, splits);
         Value first = b.mul(row, splits);
+        Value sequence = b.udiv(row, heads);
         Value length = b.loadConstant(
-            b.i32(),
-            b.at(arg(KernelArg::lengths), scaled(b.udiv(row, heads), 4)), 4);
-        return {row, b.sub(block, first), splits, first, length};
+            b.i32(), b.at(arg(KernelArg::lengths), scaled(sequence, 4)), 4);
+        Value old = b.smax(b.sub(length, arg(KernelArg::lag)), b.c32(0));
+        return {row,
+                b.sub(block, first),
+                splits,
+                first,
+                length,
+                sequence,
+                b.shr(old, llvm::Log2_64(plan.layout.quantBlock))};
       });
   row = piece[0];
   split = piece[1];
   splits = piece[2];
   firstPartial = piece[3];
   length = piece[4];
+  place = piece[5];
+  committed = piece[6];
   sequence = b.udiv(row, heads);
   head = b.sub(row, b.mul(sequence, heads));
 }
@@ -131,6 +144,7 @@ void KernelEmitter::storeCoordinates() {
             shared(plan.coordinates), 16);
     b.store(b.pack({sequence, head, length, delta}),
             shared(plan.coordinates + 16), 16);
+    b.store(place, shared(plan.place), 4);
     if (plan.traits.refines)
       b.store(b.c32(0), shared(plan.keptSum), 4);
   });

@@ -62,8 +62,8 @@ private:
   /// not live through the scan.
   void emitCoordinates(bool again);
   void emitLaneCoordinates(bool again);
-  /// Puts row, split, splits, first, sequence, head, length and delta where
-  /// later parts find them.
+  /// Puts row, split, splits, first, sequence, head, length, delta and place
+  /// where later parts find them.
   void storeCoordinates();
   LogicalResult emitOp(Operation *op);
   LogicalResult emitDistribute(TileDistributeOp loop);
@@ -142,6 +142,7 @@ private:
 
   // Finish.cpp: the end of a piece.
   LogicalResult emitFinish(TileFinishOp op);
+  Value placeRow();
   void storeWarpState(const StateValue &state, int64_t headTile);
   void mergeWarps(int64_t headTile);
   void mergePieces();
@@ -194,6 +195,8 @@ private:
   Value row, split, splits, sequence, head; // i32
   Value firstPartial; ///< i32: the row's partial results start here
   Value length;       ///< i32: visible tokens of the sequence
+  Value place;        ///< i32: of the sequence in q, out and lse
+  Value committed;    ///< i32: its blocks; not kept for later parts
   DenseMap<int, Value> args;
   Value keptGiven;         ///< i1, null if the program has no kept mask
   bool centred = false;    ///< lse takes in the centre of the row

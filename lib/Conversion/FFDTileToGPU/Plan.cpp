@@ -66,6 +66,7 @@ void KernelPlan::assignOffsets() {
   shift = take(4);
   flag = take(4);
   coordinates = take(32);
+  place = take(4);
   keptSum = take(4);
   sharedBytes = next;
 }

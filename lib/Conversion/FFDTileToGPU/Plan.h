@@ -115,7 +115,7 @@ struct KernelPlan {
   // Offsets in shared memory.
   int64_t ring, mergeSums, scanQuery, refineQuery, pages, keep, queue, barriers,
       unit, bad, factor, inverse, shift, rowMax, tailBad, flag, coordinates,
-      keptSum, sharedBytes;
+      place, keptSum, sharedBytes;
 
   void assignOffsets();
 };

@@ -20,10 +20,9 @@ static constexpr int64_t kNoScore = -(int64_t(1) << 30);
 static constexpr float kLog2e = 1.44269504088896340736f;
 
 LogicalResult KernelEmitter::emitExtent(TileExtentOp op) {
-  Value old = b.smax(b.sub(length, arg(KernelArg::lag)), b.c32(0));
-  Value blocks = b.shr(old, llvm::Log2_64(plan.layout.quantBlock));
-  counts[op.getBlocks()] = blocks;
-  counts[op.getTail()] = b.sub(length, b.mul(blocks, plan.layout.quantBlock));
+  counts[op.getBlocks()] = committed;
+  counts[op.getTail()] =
+      b.sub(length, b.mul(committed, plan.layout.quantBlock));
   return success();
 }
 
@@ -55,9 +54,8 @@ Value KernelEmitter::queryOffset(Value headInGroup) {
   if (token)
     inToken = b.sub(headInGroup, b.mul(token, plan.tokenHeads()));
   Value heads = b.add(b.mul(head, plan.tokenHeads()), inToken);
-  Value offset =
-      b.add(b.mul(b.zext64(sequence), arg(KernelArg::q_batch_stride)),
-            b.mul(b.zext64(heads), arg(KernelArg::q_head_stride)));
+  Value offset = b.add(b.mul(b.zext64(place), arg(KernelArg::q_batch_stride)),
+                       b.mul(b.zext64(heads), arg(KernelArg::q_head_stride)));
   if (token)
     offset =
         b.add(offset, b.mul(b.zext64(token), arg(KernelArg::q_token_stride)));

@@ -91,14 +91,21 @@ public:
                  void *stream) const;
   Status copyOutLater(void *pinned, const void *from, int64_t bytes,
                       void *stream) const;
+  /// `rows` times `bytes`, `stride` apart at the source, side by side at the
+  /// target; like copyOutLater.
+  Status copyRowsOutLater(void *pinned, const void *from, int64_t bytes,
+                          int64_t rows, int64_t stride, void *stream) const;
+  /// Waits for the stream's work.
+  Status finish(void *stream) const;
   Status copyWithin(void *to, const void *from, int64_t bytes,
                     void *stream) const;
   Status fill(void *to, uint8_t value, int64_t bytes, void *stream) const;
   /// A CUstream that is not ordered with the default one.
   Status createStream(void *&stream) const;
   void destroyStream(void *stream) const;
-  /// Whether the stream records its work into a graph.
-  Status capturing(void *stream, bool &yes) const;
+  /// The number of the capture that records the stream's work into a graph, a
+  /// different one for each; 0 if there is none.
+  Status capturing(void *stream, uint64_t &capture) const;
 
 private:
   friend class CudaScope;

@@ -30,7 +30,7 @@ extern "C" {
 #endif
 
 /* Changes whenever a field of the structs below or the layout changes. */
-#define FFD_ABI_VERSION 4
+#define FFD_ABI_VERSION 5
 
 typedef enum ffdElement { FFD_F16 = 0, FFD_BF16 = 1 } ffdElement;
 
@@ -67,14 +67,18 @@ typedef struct ffdSpec {
                            depend on it */
 } ffdSpec;
 
-/* One piece of a planned launch on a GPU: CTA i does piece i. 32 bytes. */
+/* One piece of a planned launch on a GPU: CTA i does piece i. 48 bytes. */
 typedef struct ffdPiece {
-  int32_t row;    /* sequence * kv_heads + head; negative: nothing to do      */
+  int32_t row;    /* slot * kv_heads + head: of tables, tails, smax, kept mask
+                     and counters; negative: nothing to do                    */
   int32_t split;  /* which piece of the row                                   */
   int32_t splits; /* pieces of the row, >= 1                                  */
   int32_t first;  /* partial results of the row start at this one             */
   int32_t length; /* visible tokens of the sequence                           */
   int32_t reserved[3];
+  int32_t place;  /* of the sequence in q, out and lse, below batch           */
+  int32_t blocks; /* committed blocks of the sequence                         */
+  int32_t reserved2[2];
 } ffdPiece;
 
 /* Shapes are in elements, strides as named; row = sequence * kv_heads + head.
@@ -123,7 +127,11 @@ typedef struct ffdDecodeArgs {
                                 has FFD_CENTRE_ROW; else NULL will do         */
 } ffdDecodeArgs;
 
-/* Also part of the contract:
+/* Without a plan, sequence b of the batch is slot b of the tables, tails and
+ * smax, and has floor(max(0, length - lag) / 128) committed blocks. With one, its
+ * slot and blocks are what its pieces say; workspace counters go by
+ * place * kv_heads + head.
+ * Also part of the contract:
  *  - query token i of n sees the first length - n + i + 1 tokens; lag is at
  *    least n - 1, so that they are all or partly in the tail;
  *  - pieces may be empty (splits may exceed the blocks of a row);
@@ -143,7 +151,7 @@ typedef struct ffdDecodeArgs {
 #define FFD_PLAN_MAX_BATCH 4096
 
 typedef struct ffdPlanArgs {
-  const int32_t *lengths;   /* [batch] visible tokens, >= 0                   */
+  const int32_t *lengths;   /* [slot] visible tokens                          */
   ffdPiece *plan;           /* [pieces], 16-byte aligned                      */
   int32_t *error;           /* set to 1 if the pieces do not fit, or NULL; the
                                plan is then empty                             */
@@ -155,6 +163,16 @@ typedef struct ffdPlanArgs {
   int32_t target;           /* pieces to aim at                               */
   int32_t blocks_per_piece; /* 0, or the size of a piece: results of a row then
                                do not depend on its batch                     */
+  const int32_t *slots;     /* [batch] where each sequence is, at most once; no
+                               slot (negative, or not below slot_count) gets no
+                               piece, and its results are not written. NULL:
+                               sequence b in slot b                           */
+  const int32_t *committed; /* [slot] blocks that are committed although fewer
+                               are older than the lag, or NULL: none are      */
+  int32_t slot_count;       /* slots there are; not read without `slots`      */
+  int32_t multiprocessors;  /* 0, or to aim at fewer pieces than target where
+                               that is better (Plan.h): of the GPU            */
+  int32_t resident;         /* CTAs of the decode that it holds at a time     */
 } ffdPlanArgs;
 
 /* Why an append left a sequence alone: bits of ffdAppendArgs::errors. */
@@ -218,6 +236,15 @@ typedef struct ffdAppendArgs {
   void *centre;              /* [row][head_dim] element, where the spec has
                                 FFD_CENTRE_ROW: receives c with the row's first
                                 committed block, 0 before; else NULL will do  */
+  const int32_t *slots;      /* [batch] where each sequence is in smax, tails,
+                                page_table, lengths, new_lengths, reserved,
+                                errors and committed, at most once; no slot
+                                (negative, or not below slot_count) takes no
+                                token. NULL: sequence b in slot b             */
+  const int32_t *committed;  /* [slot] blocks that are committed although fewer
+                                are older than the lag (after a truncation), or
+                                NULL: none are                                */
+  int32_t slot_count;        /* slots there are; not read without `slots`     */
 } ffdAppendArgs;
 
 #ifdef __cplusplus

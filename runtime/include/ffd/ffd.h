@@ -216,7 +216,11 @@ typedef struct ffdCacheOptions {
                          (ffdSequenceSetPages); the pool is not used          */
   int32_t host_pages; /* CUDA: residuals and values in pinned host memory     */
   int32_t batch_invariant; /* nonzero: the bits of a sequence's results do not
-                         depend on the others in its batch                    */
+                         depend on the others in its batch (as on the CPU at
+                         all times)                                           */
+  int32_t piece_tokens; /* CUDA, with batch_invariant: tokens of the pieces that
+                         sequences are cut into, a multiple of 128; 0: chosen so
+                         that one of max_tokens keeps the GPU busy            */
 } ffdCacheOptions;
 
 static inline void ffdCacheOptionsInit(ffdCacheOptions *options) {
@@ -281,9 +285,8 @@ FFD_API ffdStatus ffdSequenceFork(ffdCache *cache, int32_t sequence,
 /* Shortens to `length` tokens. Allowed is what stays exact: any length that
  * keeps all committed blocks, and multiples of the block below. A length inside
  * a committed block is FFD_UNSUPPORTED: its 16-bit keys no longer exist. A tail
- * can thereby get shorter than `lag`, on CUDA only with a lag of 0
- * (FFD_UNSUPPORTED otherwise). Where committed blocks go, their pages are given
- * back and smax is recomputed, which waits on CUDA. With FFD_CENTRE_ROW a
+ * can thereby get shorter than `lag`. Where committed blocks go, their pages are
+ * given back and smax is recomputed, which waits on CUDA. With FFD_CENTRE_ROW a
  * sequence keeps its centres until its first block goes. */
 FFD_API ffdStatus ffdSequenceTruncate(ffdCache *cache, int32_t sequence,
                                       int64_t length, ffdStream stream);
@@ -324,8 +327,8 @@ typedef struct ffdAppendBatch {
   size_t struct_size;
   int32_t layer;
   int32_t count;            /* sequences, each at most once                   */
-  const int32_t *sequences; /* [count], host; NULL: 0 .. count - 1. On CUDA
-                               consecutive, ascending slots                   */
+  const int32_t *sequences; /* [count], host; NULL: 0 .. count - 1. In a
+                               capture consecutive, ascending slots           */
   const int32_t *tokens;    /* [count], host, each at least 0; NULL: 1 each   */
   const int32_t *device_offsets; /* CUDA, instead of `tokens`: [count + 1] in
                                device memory, read when the work runs:
@@ -336,6 +339,10 @@ typedef struct ffdAppendBatch {
   int64_t k_token_stride, k_head_stride; /* both 0: contiguous                */
   int64_t v_token_stride, v_head_stride; /* both 0: contiguous                */
   int64_t channel_stride;   /* of k and v: 0 or 1, others are refused         */
+  const int32_t *device_sequences; /* in a capture, instead of `sequences`:
+                               [count] in device memory, read when the graph
+                               runs, each slot at most once; what is no slot
+                               (negative, or too large) takes no token        */
 } ffdAppendBatch;
 
 static inline void ffdAppendBatchInit(ffdAppendBatch *batch) {
@@ -355,7 +362,8 @@ FFD_API ffdStatus ffdAppend(ffdCache *cache, const ffdAppendBatch *batch,
                             ffdStream stream);
 
 /* Tells the host that replayed graphs appended tokens[i] tokens to all layers
- * of sequences[i]. Costs nothing on the device. */
+ * of sequences[i]. Before the next call on these sequences outside of graphs.
+ * Costs nothing on the device. */
 FFD_API ffdStatus ffdAdvance(ffdCache *cache, int32_t count,
                              const int32_t *sequences, const int32_t *tokens);
 
@@ -369,12 +377,15 @@ typedef struct ffdDecodeBatch {
   size_t struct_size;
   int32_t layer;
   int32_t count;            /* sequences                                      */
-  const int32_t *sequences; /* [count], host; NULL: 0 .. count - 1. On CUDA
-                               consecutive, ascending slots                   */
+  const int32_t *sequences; /* [count], host; NULL: 0 .. count - 1. In a
+                               capture consecutive, ascending slots           */
   const void *q;            /* [count][kv_heads * group][head_dim] element    */
   int64_t q_batch_stride, q_head_stride; /* both 0: contiguous; multiples of 8*/
   float *out;               /* [count][kv_heads * group][value_dim]           */
   float *lse;               /* [count][kv_heads * group], or NULL             */
+  const int32_t *device_sequences; /* in a capture, instead of `sequences`, as
+                               in ffdAppendBatch; out and lse of what is no
+                               slot are not written                           */
 } ffdDecodeBatch;
 
 static inline void ffdDecodeBatchInit(ffdDecodeBatch *batch) {
@@ -382,10 +393,14 @@ static inline void ffdDecodeBatchInit(ffdDecodeBatch *batch) {
   batch->struct_size = sizeof *batch;
 }
 
-/* Attention of the queries over their sequences, one launch on CUDA. q, out and
- * lse are in the context's memory, 16-byte aligned. May be captured. The same
- * call gives the same bits. Allocates on the CPU when a batch is larger than any
- * before, never on CUDA. */
+/* Attention of the queries over their sequences, one launch on CUDA, and before
+ * the first of a step a small one that divides the work by the lengths on the
+ * device: other layers share it where their lengths are the same, in a captured
+ * graph where it has appended the same to them (and they were equally long when
+ * it began to run). q, out and lse are in the context's memory, 16-byte aligned.
+ * May be captured. The same call gives the same bits. Allocates on the CPU when a
+ * batch is larger than any before, never on CUDA, where a batch has at most 4096
+ * sequences. */
 FFD_API ffdStatus ffdDecode(ffdCache *cache, const ffdDecodeBatch *batch,
                             ffdStream stream);
 

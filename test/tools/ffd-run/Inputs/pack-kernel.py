@@ -10,7 +10,7 @@ import zlib
 
 payload = open(sys.argv[1], "rb").read()
 fields = {
-    "abi": 4,
+    "abi": 5,
     "kind": "cpu-object",
     "program": "decode",
     "target": "cpu",
