@@ -192,6 +192,60 @@ def FFD_GPUPrefetchOp : FFD_GPUOp<"prefetch", [MemoryEffects<[MemWrite]>]> {
   let assemblyFormat = "$address attr-dict `:` type($address)";
 }
 
+def FFD_GPULoadIfOp : FFD_GPUOp<"load_if", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "read words of global memory where a condition holds, else zeros";
+  let description = [{
+    No branch surrounds the read, so a warp that issues several waits once for
+    all of them. With `written`, other CTAs may have written the memory while the
+    kernel runs; without it, nobody does. (Listed as a write so that it stays
+    where it is.)
+
+    Constraints:
+    * (load_c1) one, two or four words, aligned to their size.
+
+    Example:
+
+    ```mlir
+    %w = ffd.gpu.load_if %c, %p : !llvm.ptr<1> -> vector<4xi32>
+    %v = ffd.gpu.load_if %c, %q written : !llvm.ptr<1> -> vector<2xi32>
+    ```
+  }];
+  let arguments = (ins I1:$condition, FFD_GlobalPtr:$address, UnitAttr:$written);
+  let results = (outs FFD_Words:$words);
+  let assemblyFormat = "$condition `,` $address (`written` $written^)? attr-dict `:` type($address) `->` type($words)";
+  let hasVerifier = 1;
+}
+
+def FFD_GPUCopyIfOp : FFD_GPUOp<"copy_if", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "start to copy 16 bytes to shared memory where a condition holds";
+  let description = [{
+    Each lane copies on its own; `ffd.gpu.copy_wait` waits for the copies of a
+    lane. Both addresses are multiples of 16.
+
+    Example:
+
+    ```mlir
+    ffd.gpu.copy_if %c, %from to %to : !llvm.ptr<1>, !llvm.ptr<3>
+    ```
+  }];
+  let arguments = (ins I1:$condition, FFD_GlobalPtr:$from, FFD_SharedPtr:$to);
+  let assemblyFormat = "$condition `,` $from `to` $to attr-dict `:` type($from) `,` type($to)";
+}
+
+def FFD_GPUCopyWaitOp : FFD_GPUOp<"copy_wait", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "wait for all copies of the warp's lanes";
+  let description = [{
+    What any lane of the warp copied can be read afterwards.
+
+    Example:
+
+    ```mlir
+    ffd.gpu.copy_wait
+    ```
+  }];
+  let assemblyFormat = "attr-dict";
+}
+
 def FFD_GPUBallotOp : FFD_GPUOp<"ballot", [Pure]> {
   let summary = "one bit per lane of the warp";
   let description = [{
@@ -335,9 +389,9 @@ def FFD_GPURingHandoverOp : FFD_GPUOp<"ring.handover", [
 def FFD_GPUQuantizeQueryOp : FFD_GPUOp<"quantize_query", [Pure]> {
   let summary = "a head's query as the scan needs it";
   let description = [{
-    query_c1 to query_c5 for the head whose query fragment the lane holds (the
-    four lanes of one g hold all its channels); `smax` are the fragment's channel
-    maxima. `qh` are pairs of f16 `qh[c]`; `factor` is `2^e` twice, as f16;
+    query_c1 to query_c5 for a head that eight lanes share, those of g = 2h and
+    g = 2h + 1: a lane holds a part of the query's fragment, and the eight hold
+    all channels. `smax` are the channel maxima of that part. `qh` are pairs of f16 `qh[c]`; `factor` is `2^e` twice, as f16;
     `unit` is `F`; `bad` says that `m` is NaN or infinite; `shift` is `2^-k`, by
     which the scan multiplies scales (1 for f16).
 

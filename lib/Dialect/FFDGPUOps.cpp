@@ -31,9 +31,9 @@ static LogicalResult expectSize(Operation *op, StringRef what, Value value,
                                 int64_t expected, StringRef constraint) {
   if (sizeOf(value) == expected)
     return success();
-  return op->emitOpError("'") << what << "' has " << sizeOf(value)
-                              << " entries, expected " << expected << " ("
-                              << constraint << ")";
+  return op->emitOpError("'")
+         << what << "' has " << sizeOf(value) << " entries, expected "
+         << expected << " (" << constraint << ")";
 }
 
 static LogicalResult expectBits(Operation *op, int64_t bits) {
@@ -65,6 +65,14 @@ LogicalResult GPUSharedOp::verify() {
     return emitOpError("attribute 'offset' is ")
            << offset << ", expected a multiple of 4 from 0 (shared_c1)";
   return success();
+}
+
+LogicalResult GPULoadIfOp::verify() {
+  int64_t words = sizeOf(getWords());
+  if (words == 1 || words == 2 || words == 4)
+    return success();
+  return emitOpError("'words' has ")
+         << words << " entries, expected 1, 2 or 4 (load_c1)";
 }
 
 LogicalResult GPURingInitOp::verify() {
@@ -120,8 +128,7 @@ LogicalResult GPUFoldOp::verify() {
     return failure();
   int64_t words = sizeOf(getQuery());
   return success(
-      succeeded(
-          expectSize(*this, "scales", getScales(), words, "fold_c1")) &&
+      succeeded(expectSize(*this, "scales", getScales(), words, "fold_c1")) &&
       succeeded(
           expectSize(*this, "result", getResult(), words / 2, "fold_c1")));
 }
@@ -155,8 +162,8 @@ LogicalResult GPUDotTileOp::verify() {
     return failure();
   for (Value query : getQueries())
     if (failed(expectFragment(*this, "queries", query)) ||
-        failed(expectSize(*this, "keys", getKeys(), 2 * sizeOf(query),
-                          "dot_c1")))
+        failed(
+            expectSize(*this, "keys", getKeys(), 2 * sizeOf(query), "dot_c1")))
       return failure();
   return expectSize(*this, "result", getResult(), 4 * getQueries().size(),
                     "dot_c1");
@@ -231,14 +238,13 @@ LogicalResult GPUSplitTileOp::verify() {
     return emitOpError("'keys' has ")
            << words
            << " words, expected eight per channel group (split_tile_c1)";
-  return success(
-      succeeded(expectSize(*this, "factors", getFactors(), words,
-                           "split_tile_c1")) &&
-      succeeded(expectSize(*this, "residuals", getResiduals(), words / 2,
-                           "split_tile_c1")) &&
-      succeeded(expectSize(*this, "codes", getCodes(),
-                           words / 2 * int64_t(getBits()) / 8,
-                           "split_tile_c1")));
+  return success(succeeded(expectSize(*this, "factors", getFactors(), words,
+                                      "split_tile_c1")) &&
+                 succeeded(expectSize(*this, "residuals", getResiduals(),
+                                      words / 2, "split_tile_c1")) &&
+                 succeeded(expectSize(*this, "codes", getCodes(),
+                                      words / 2 * int64_t(getBits()) / 8,
+                                      "split_tile_c1")));
 }
 
 LogicalResult GPURelativeKeysOp::verify() {

@@ -31,7 +31,7 @@ static std::optional<Results> lowerOp(WarpBuilder &b, Operation *op) {
   return llvm::TypeSwitch<Operation *, std::optional<Results>>(op)
       .Case<GPUIdOp, GPUSharedOp, GPUTeamBarrierOp, GPUWarpBarrierOp,
             GPUReduceRowsOp, GPUShuffleOp, GPUAnyOp, GPUBallotOp, GPUExp2Op,
-            GPUTransposeOp, GPUPrefetchOp, GPULog2Op, GPUQueueTakeOp,
+            GPUTransposeOp, GPUPrefetchOp, GPULoadIfOp, GPUCopyIfOp, GPUCopyWaitOp, GPULog2Op, GPUQueueTakeOp,
             GPUArriveOp, GPURingInitOp, GPURingFillOp, GPURingWaitOp,
             GPURingHandoverOp, GPUQuantizeQueryOp, GPUScaleQueryOp,
             GPUOrderedDotOp, GPUScaleFragmentOp, GPUFoldOp, GPUCentreOp,

@@ -28,10 +28,32 @@ static SmallVector<Value> unpackFloats(WarpBuilder &b, Value fragment,
   return result;
 }
 
+/// The maximum of all, as a tree: the fewest steps that wait for each other.
+static Value maxOf(WarpBuilder &b, SmallVector<Value> values,
+                   function_ref<Value(Value, Value)> max) {
+  while (values.size() > 1) {
+    size_t half = (values.size() + 1) / 2;
+    for (size_t i = half; i < values.size(); ++i)
+      values[i - half] = max(values[i - half], values[i]);
+    values.resize(half);
+  }
+  return values.front();
+}
+static Value maxOfNaN(WarpBuilder &b, SmallVector<Value> values) {
+  return maxOf(b, std::move(values),
+               [&](Value x, Value y) { return b.fmaxNaN(x, y); });
+}
+
 /// The maximum over the four lanes that share a fragment; NaN propagates.
 static Value reduceQuad(WarpBuilder &b, Value x) {
   x = b.fmaxNaN(x, b.shuffleXor(x, 1));
   return b.fmaxNaN(x, b.shuffleXor(x, 2));
+}
+
+/// The same over the eight lanes that share a head of the scan.
+static Value reduceEight(WarpBuilder &b, Value x) {
+  x = reduceQuad(b, x);
+  return b.fmaxNaN(x, b.shuffleXor(x, 4));
 }
 
 /// floor(log2(x)) of x >= 0 from the exponent field: -127 for numbers below
@@ -64,10 +86,7 @@ Results mlir::ffd::lower(WarpBuilder &b, GPUQuantizeQueryOp op) {
   // query_c1: s' and 2^-k.
   Value k = b.c32(0), shift = b.cf(1), unshift = b.cf(1);
   if (element.isBF16()) {
-    Value most = zero;
-    for (Value x : s)
-      most = b.fmaxNaN(most, x);
-    most = reduceQuad(b, most);
+    Value most = reduceEight(b, maxOfNaN(b, s));
     k = b.select(isZero(b, most), b.c32(0),
                  clamp(b, exponentOf(b, most), -126, 126));
     shift = powerOfTwo(b, b.sub(b.c32(0), k));
@@ -79,21 +98,21 @@ Results mlir::ffd::lower(WarpBuilder &b, GPUQuantizeQueryOp op) {
   }
 
   // query_c2.
-  Value m = zero;
+  SmallVector<Value> products;
   for (auto [x, y] : llvm::zip(q, s))
-    m = b.fmaxNaN(m, b.fabs(b.fmul(x, y)));
-  m = reduceQuad(b, m);
+    products.push_back(b.fabs(b.fmul(x, y)));
+  Value m = reduceEight(b, maxOfNaN(b, products));
   Value bad = b.bxor(b.isFinite(m), b.cbool(true));
   m = b.select(b.fcmp(arith::CmpFPredicate::OLT, m, b.cf(0x1p-100f)), zero, m);
   Value inverse = b.select(isZero(b, m), zero, b.fdiv(b.cf(126), m));
 
   // query_c3.
-  Value a = zero;
+  SmallVector<Value> sizes;
   for (auto [x, y] : llvm::zip(q, s)) {
     x = b.fmul(x, inverse);
-    a = b.select(isZero(b, y), a, b.fmaxNaN(a, b.fabs(x)));
+    sizes.push_back(b.select(isZero(b, y), zero, b.fabs(x)));
   }
-  a = reduceQuad(b, a);
+  Value a = reduceEight(b, maxOfNaN(b, sizes));
   Value e = clamp(b, b.add(exponentOf(b, a), -14), 0, 15);
   Value down = powerOfTwo(b, b.sub(b.c32(0), e));
   SmallVector<Value> qh;
@@ -116,13 +135,14 @@ Results mlir::ffd::lower(WarpBuilder &b, GPUScaleQueryOp op) {
   Type element = op.getElement();
   SmallVector<Value> q = unpackFloats(b, op.getQuery(), element);
   SmallVector<Value> s = unpackFloats(b, op.getSmax(), element);
-  Value product = b.cf(0), most = b.cf(0);
+  SmallVector<Value> products, sizes;
   for (auto [x, y] : llvm::zip(q, s)) {
-    product = b.fmax(product, b.fabs(b.fmul(x, y)));
-    most = b.fmax(most, b.fabs(x));
+    products.push_back(b.fabs(b.fmul(x, y)));
+    sizes.push_back(b.fabs(x));
   }
-  product = reduceQuad(b, product);
-  most = reduceQuad(b, most);
+  auto max = [&](Value x, Value y) { return b.fmax(x, y); };
+  Value product = reduceQuad(b, maxOf(b, products, max));
+  Value most = reduceQuad(b, maxOf(b, sizes, max));
   // Products up to 2^14, queries within their type.
   int64_t queryBits = element.isBF16() ? 100 : 14;
   Value j = b.smin(b.sub(b.c32(13), exponentOf(b, product)),

@@ -82,6 +82,59 @@ Results mlir::ffd::lower(WarpBuilder &b, GPUPrefetchOp op) {
   return {};
 }
 
+Results mlir::ffd::lower(WarpBuilder &b, GPULoadIfOp op) {
+  int64_t n = op.getWords().getType().getDimSize(0);
+  // Results $0 .. $(n-1), then the address and the condition.
+  std::string text = "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, $" +
+                     std::to_string(n + 1) + ", 0;\n\t";
+  std::string list, constraints;
+  for (int64_t i = 0; i < n; ++i) {
+    std::string word = "$" + std::to_string(i);
+    text += "mov.b32 " + word + ", 0;\n\t";
+    list += (i ? ", " : "") + word;
+    constraints += "=&r,";
+  }
+  text += op.getWritten() ? "@p ld.global" : "@p ld.global.nc";
+  if (n > 1)
+    text += ".v" + std::to_string(n);
+  text += n > 1 ? ".b32 {" + list + "}" : ".b32 " + list;
+  text += ", [$" + std::to_string(n) + "];\n\t}";
+  constraints += "l,r";
+  SmallVector<Type> words(n, b.i32());
+  Type type = n == 1 ? b.i32()
+                     : LLVM::LLVMStructType::getLiteral(b.getContext(), words);
+  Value result =
+      LLVM::InlineAsmOp::create(
+          b, type, ValueRange{op.getAddress(), b.zext32(op.getCondition())},
+          text, constraints, /*has_side_effects=*/true,
+          /*is_align_stack=*/false, LLVM::tailcallkind::TailCallKind::None,
+          /*asm_dialect=*/LLVM::AsmDialectAttr(),
+          /*operand_attrs=*/ArrayAttr())
+          .getRes();
+  SmallVector<Value> values;
+  for (int64_t i = 0; i < n; ++i)
+    values.push_back(
+        n == 1 ? result
+               : LLVM::ExtractValueOp::create(b, result, i).getResult());
+  return {b.pack(values)};
+}
+
+Results mlir::ffd::lower(WarpBuilder &b, GPUCopyIfOp op) {
+  b.ptxVolatile(
+      {},
+      "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, $0, 0;\n\t"
+      "@p cp.async.cg.shared.global [$1], [$2], 16;\n\t}",
+      "r,r,l",
+      {b.zext32(op.getCondition()), b.sharedAddress(op.getTo()), op.getFrom()});
+  return {};
+}
+
+Results mlir::ffd::lower(WarpBuilder &b, GPUCopyWaitOp op) {
+  b.ptxVolatile({}, "cp.async.wait_all;", "", {});
+  NVVM::SyncWarpOp::create(b, b.fullMask());
+  return {};
+}
+
 Results mlir::ffd::lower(WarpBuilder &b, GPUExp2Op op) {
   return {b.exp2(op.getValue())};
 }

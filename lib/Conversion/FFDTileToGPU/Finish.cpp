@@ -94,6 +94,16 @@ Value KernelEmitter::partialAddress(Value piece, Value h) {
               b.mul(index, 4 * plan.layout.partialFloats()));
 }
 
+Value KernelEmitter::loadPartial(int64_t floats, Value address,
+                                 Value condition) {
+  Value words = GPULoadIfOp::create(b, b.words(floats), condition, address,
+                                    /*written=*/true);
+  SmallVector<Value> values;
+  for (Value word : b.unpack(words))
+    values.push_back(b.bitcast(b.f32(), word));
+  return b.pack(values);
+}
+
 /// A thread per head of the tile and four dims.
 void KernelEmitter::mergeWarps(int64_t headTile) {
   int64_t heads = std::min<int64_t>(8, plan.group - 8 * headTile);
@@ -154,13 +164,16 @@ SmallVector<Value> KernelEmitter::mergeSomePieces(Value h, Value dim,
       [&](Value piece0, ValueRange sofar) {
         SmallVector<Value> parts, references, sums;
         Value reference = sofar[5];
+        // Addresses in equal steps from one, and no branch: the loads of all
+        // pieces go at once, and those of pieces that are not there not at all.
+        Value base = partialAddress(piece0, h);
+        int64_t stride = step * plan.group * 4 * plan.layout.partialFloats();
         for (int64_t k = 0; k < kPiecesAtOnce; ++k) {
-          Value piece = b.add(piece0, k * step);
-          Value exists = b.lt(piece, splits);
-          Value from = partialAddress(b.smin(piece, b.add(splits, -1)), h);
-          parts.push_back(b.load(b.floats(4), b.at(from, b.shl(dim, 2)), 16));
-          Value pair = b.load(b.floats(2),
-                              b.at(from, 4 * plan.layout.paddedValueDim()), 8);
+          Value exists = b.lt(b.add(piece0, k * step), splits);
+          Value from = b.at(base, k * stride);
+          parts.push_back(loadPartial(4, b.at(from, b.shl(dim, 2)), exists));
+          Value pair = loadPartial(
+              2, b.at(from, 4 * plan.layout.paddedValueDim()), exists);
           references.push_back(b.select(exists,
                                         b.fmul(b.get(pair, 0), b.cf(kLog2e)),
                                         b.infinity(/*negative=*/true)));

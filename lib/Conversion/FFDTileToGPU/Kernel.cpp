@@ -134,12 +134,15 @@ void KernelEmitter::emitCoordinates(bool again) {
   head = b.sub(row, b.mul(sequence, heads));
 }
 
+void KernelEmitter::loadDelta() {
+  delta = b.c32(0);
+  if (plan.traits.rings)
+    delta = loadWord(b.at(arg(KernelArg::delta), scaled(sequence, 4)),
+                     b.eq(thread, 32));
+}
+
 void KernelEmitter::storeCoordinates() {
   b.ifThen(b.eq(thread, 32), [&] {
-    Value delta = b.c32(0);
-    if (plan.traits.rings)
-      delta = b.loadConstant(
-          b.i32(), b.at(arg(KernelArg::delta), scaled(sequence, 4)), 4);
     b.store(b.pack({row, split, splits, firstPartial}),
             shared(plan.coordinates), 16);
     b.store(b.pack({sequence, head, length, delta}),

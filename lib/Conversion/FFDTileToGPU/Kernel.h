@@ -71,22 +71,55 @@ private:
   LogicalResult checkBody(TileDistributeOp loop,
                           ArrayRef<StringRef> allowed) const;
 
-  // Prologue.cpp: what a row needs before its blocks are scanned.
+  // Prologue.cpp: first loads, query.
   LogicalResult emitExtent(TileExtentOp op);
   LogicalResult emitExactExtent(TileExactExtentOp op);
   LogicalResult emitQuery(TileQueryOp op);
   Value loadSmax();
-  void loadEarlyQuery();
+  /// Words of memory that nobody writes, as a vector; zeros where there is a
+  /// condition that does not hold.
+  Value loadWords(int64_t words, Value address, Value condition);
+  /// One of them, as a number.
+  Value loadWord(Value address, Value condition) {
+    return b.get(loadWords(1, address, condition), 0);
+  }
+  void startLoads();
+  void loadDelta();
   void prefetchTail();
   void emitScanQuery();
   void emitRefineQuery();
   Value loadQuery(Value headInGroup);
+  /// What a lane quantises of the query for the scan.
+  struct ScanQuery {
+    Value query, smax;
+  };
+  ScanQuery loadScanQuery(Value condition);
   Value queryOffset(Value headInGroup);
   /// The query token of a head of the row, i32; the last for heads beyond.
   Value queryToken(Value headInGroup);
   /// Of `tokens` (i32), those that a head sees: query token i of n does not see
   /// the last n - 1 - i. Not positive if there are none.
   Value seenBy(Value headInGroup, Value tokens);
+
+  // PseudoMax.cpp: pseudo-max, threshold, first state.
+  void loadCandidatePage(Value blocks);
+  void loadCandidates();
+  /// How the tokens of the tail are dealt for scoring, in steps of a warp.
+  struct TailDeal {
+    int64_t heads;   ///< of a query tile, that a warp scores at once
+    int64_t tokens;  ///< of a step
+    int64_t stride;  ///< tokens from one step of a warp to its next
+    int64_t steps;   ///< for which a warp has shared memory
+    Value head;      ///< i32: of this lane, in a query tile
+    Value token;     ///< i32: of this lane, in a step
+    Value warpFirst; ///< i32: first token of the warp's first step, larger than
+                     ///< any tail if it has none
+    int64_t tokensAtOnce() const { return steps * stride; }
+  };
+  TailDeal dealTail();
+  void startTail(Value tail);
+  void copyTailKeys(const TailDeal &deal, Value first, Value tail);
+  Value loadTailQuery(Value headInGroup, Value condition);
   LogicalResult emitCandidates(TileDistributeOp loop);
   LogicalResult scoreTail(TileDistributeOp loop);
   LogicalResult emitTailMax(TileDistributeOp loop);
@@ -124,8 +157,9 @@ private:
     SmallVector<Value> centres; ///< 2 L sum Q per query tile
   };
   Folded foldScales(Value scales);
-  Value loadFragment(Value address, int64_t groupStride, bool constant);
-  Value loadTileCodes(Value block, Value tile);
+  Value loadFragment(Value address, int64_t groupStride, bool constant,
+                     Value condition = {});
+  Value loadTileCodes(Value block, Value tile, Value condition = {});
   /// The address of a page's part of a plane for this row's kv head.
   Value slotOf(Value page);
 
@@ -151,6 +185,7 @@ private:
   void writeOutput(Value head, Value dim, ArrayRef<Value> output, Value sum,
                    Value reference);
   Value partialAddress(Value split, Value head);
+  Value loadPartial(int64_t floats, Value address, Value condition);
 
   // Centre.cpp: what lse lacks over centred keys.
   void scoreCentre();
@@ -214,19 +249,17 @@ private:
   /// Scales and codes of the candidate blocks, loaded early.
   struct Candidates {
     Value some; ///< i1: there are committed blocks
+    Value page; ///< i32: of this warp's candidate
     Value scales;
     SmallVector<Value> codes;
   };
   std::optional<Candidates> candidates;
-  /// The query and smax of the warps that prepare them, loaded first of all.
-  struct EarlyQuery {
-    Value query, smax;
-  };
-  std::optional<EarlyQuery> earlyQuery;
-  /// Of a loop over the tail: this warp's largest score per head, and whether
-  /// one was not finite.
+  std::optional<ScanQuery> earlyQuery;
+  /// Of a loop over the tail: this lane's largest score of its head in each
+  /// query tile, and whether one was not finite.
   DenseMap<TileDistributeOp, SmallVector<Value>> tailScores;
-  void loadCandidates(Value blocks);
+  Value tailQuery; ///< this lane's words of its head, loaded early
+  Value delta;     ///< i32, the bits of delta, in the thread that stores it
 };
 
 } // namespace mlir::ffd

@@ -27,7 +27,7 @@ ProgramTraits ProgramTraits::of(TileTeamsOp teams) {
   return traits;
 }
 
-int64_t KernelPlan::ringBytes() const {
+int64_t KernelPlan::ringBytesWithoutTail() const {
   int64_t bytes = 0;
   if (scanRing())
     bytes = stages * layout.thumbnailBytes();
@@ -35,6 +35,19 @@ int64_t KernelPlan::ringBytes() const {
     bytes = parkOffset() + parkBytes();
   if (traits.refines)
     bytes = std::max(bytes, slots * slotBytes());
+  return llvm::alignTo(bytes, 128);
+}
+
+int64_t KernelPlan::tailTokens() const {
+  int64_t room = ringBytesWithoutTail() - parkOffset();
+  int64_t tokens = room / (2 * layout.headDim) / 8 * 8;
+  return std::clamp<int64_t>(tokens, 8, 16);
+}
+
+int64_t KernelPlan::ringBytes() const {
+  int64_t bytes = ringBytesWithoutTail();
+  if (traits.scans)
+    bytes = std::max(bytes, parkOffset() + tailBytes());
   return llvm::alignTo(bytes, 128);
 }
 

@@ -71,11 +71,9 @@ struct KernelPlan {
   /// not live in registers through the scan. They are written before a barrier,
   /// which programs without committed blocks do not have.
   bool sharesCoordinates() const { return traits.scans || traits.refines; }
-  /// Whether query and smax may be loaded before all else: other warps prepare
-  /// the query for the scan than for the refinement, and there are registers.
+  /// Whether there are registers for query and smax before all else.
   bool queryEarly() const {
-    return scanTiles + headTiles <= warps &&
-           ((scanTiles == 1 && element.isF16()) || ctas == 1);
+    return (scanTiles == 1 && element.isF16()) || ctas == 1;
   }
   /// Threads that share one head and four dims when pieces are merged.
   int64_t mergeParts() const {
@@ -104,8 +102,13 @@ struct KernelPlan {
     return direct ? 0 : llvm::alignTo(stages * layout.thumbnailBytes(), 16);
   }
   int64_t parkBytes() const { return headTiles * valueTiles * 512; }
+  /// Keys of the tail that a warp has room for while it scores them, where its
+  /// outputs will lie: an even number of steps, however many tokens a step has.
+  int64_t tailTokens() const;
+  int64_t tailBytes() const { return tailTokens() * 2 * layout.headDim; }
   /// Bytes of one warp's ring: scan stages and refinement slots share it.
   int64_t ringBytes() const;
+  int64_t ringBytesWithoutTail() const;
   /// Floats between two rows of the area in which warps merge their states.
   int64_t mergeStride() const { return layout.paddedValueDim() + 8; }
   int64_t mergeHeads() const { return std::min<int64_t>(group, 8); }

@@ -20,20 +20,11 @@ using namespace mlir::ffd;
 
 Value KernelEmitter::loadPages(Value firstIteration) {
   Value i = b.add(firstIteration, lane);
-  return b
-      .ifElse(
-          b.lt(i, share->warpCount), b.i32(),
-          [&]() -> SmallVector<Value> {
-            Value block =
-                b.add(b.add(share->first, warp), b.mul(i, share->stride));
-            Value entry =
-                b.add(b.mul(b.zext64(sequence), arg(KernelArg::page_stride)),
+  Value block = b.add(b.add(share->first, warp), b.mul(i, share->stride));
+  Value entry = b.add(b.mul(b.zext64(sequence), arg(KernelArg::page_stride)),
                       b.zext64(block));
-            return {b.loadConstant(
-                b.i32(), b.at(arg(KernelArg::page_table), b.shl(entry, 2)), 4)};
-          },
-          [&]() -> SmallVector<Value> { return {b.c32(0)}; })
-      .front();
+  return loadWord(b.at(arg(KernelArg::page_table), b.shl(entry, 2)),
+                  b.lt(i, share->warpCount));
 }
 
 void KernelEmitter::fillStage(Value stage, Value page, Value condition) {
@@ -67,8 +58,6 @@ void KernelEmitter::startShare(TileDistributeOp loop) {
   share->warpCount = b.ceilDiv(b.smax(b.sub(rest, warp), zero), share->stride);
   if (plan.traits.rings || plan.traits.refines)
     share->pages = loadPages(zero);
-  if (plan.scanRing())
-    fillStages(zero, share->pages, zero);
 }
 
 void KernelEmitter::storeKept(Value mask, Value block, Value condition) {
@@ -278,8 +267,11 @@ LogicalResult KernelEmitter::emitShare(TileDistributeOp loop,
   if (refine && failed(checkBody(refine, {"load_thumbnail", "load_body",
                                           "refine", "accumulate"})))
     return failure();
-  if (!share)
+  if (!share) {
     startShare(loop);
+    if (plan.scanRing())
+      fillStages(b.c32(0), share->pages, b.c32(0));
+  }
   bool stores = false;
   for (Operation &op : *loop.getBody())
     stores |= isa<TileStoreKeptOp>(op);
@@ -358,11 +350,16 @@ LogicalResult KernelEmitter::emitShare(TileDistributeOp loop,
           next[2] = after[0];
           state = StateValue::fromFlat(ValueRange(after).drop_front());
           carry(next);
-          GPURingHandoverOp::create(b, plan.copies);
-          teamBarrier();
         }
-        if (plan.scanRing())
-          fillStages(nextIteration, pages, stage);
+        // Before the next round; after the last one a warp goes on by itself.
+        b.ifThen(b.lt(nextIteration, share->teamCount), [&] {
+          if (refine) {
+            GPURingHandoverOp::create(b, plan.copies);
+            teamBarrier();
+          }
+          if (plan.scanRing())
+            fillStages(nextIteration, pages, stage);
+        });
         return next;
       });
   emitLaneCoordinates(/*again=*/true);
