@@ -19,8 +19,9 @@ using namespace mlir::ffd;
 
 static constexpr float kLn2 = 0.693147180559945309417f;
 static constexpr float kLog2e = 1.44269504088896340736f;
-/// Pieces whose partial results are loaded together.
-static constexpr int64_t kPiecesAtOnce = 12;
+/// Pieces whose partial results are loaded together. Two threads share the usual
+/// 16 or 33 pieces: one or two rounds.
+static constexpr int64_t kPiecesAtOnce = 9;
 
 void KernelEmitter::storeWarpState(const StateValue &state, int64_t headTile) {
   SmallVector<Value> output = b.unpack(state.output[headTile]);

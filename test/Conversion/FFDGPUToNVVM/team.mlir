@@ -49,6 +49,23 @@ func.func @rows(%w: vector<2xi32>, %p: !llvm.ptr<1>) -> vector<2xi32> {
   return %t : vector<2xi32>
 }
 
+// Reads and copies without a branch; what others write is not read through the
+// read-only path.
+// CHECK-LABEL: func.func @where
+func.func @where(%c: i1, %p: !llvm.ptr<1>, %s: !llvm.ptr<3>) -> (vector<2xi32>, vector<1xi32>) {
+  // CHECK-NOT: scf.if
+  // CHECK: setp.ne.b32 p, $3, 0;{{.*}}mov.b32 $0, 0;{{.*}}mov.b32 $1, 0;{{.*}}@p ld.global.nc.v2.b32 {$0, $1}, [$2];{{.*}}"=&r,=&r,l,r"
+  %w = ffd.gpu.load_if %c, %p : !llvm.ptr<1> -> vector<2xi32>
+  // CHECK: @p ld.global.b32 $0, [$1];
+  %v = ffd.gpu.load_if %c, %p written : !llvm.ptr<1> -> vector<1xi32>
+  // CHECK: @p cp.async.cg.shared.global [$1], [$2], 16;
+  ffd.gpu.copy_if %c, %p to %s : !llvm.ptr<1>, !llvm.ptr<3>
+  // CHECK: cp.async.wait_all;
+  // CHECK: nvvm.bar.warp.sync
+  ffd.gpu.copy_wait
+  return %w, %v : vector<2xi32>, vector<1xi32>
+}
+
 // Warps count for themselves and write their slice of the list.
 // CHECK-LABEL: func.func @take
 func.func @take(%keep: !llvm.ptr<3>, %queue: !llvm.ptr<3>) -> (i32, i32) {

@@ -12,16 +12,29 @@
 // CHECK-SAME: nvvm.minctasm = 2 : i32
 // CHECK-SAME: nvvm.reqntid = array<i32: 256>
 
-// The rings start before the query is quantised: four heads in a warp.
+// The first loads wait for no branch: page ids, query, keys and query of the
+// tail.
+// CHECK: scf.if
+// CHECK: scf.if
+// CHECK-NOT: scf.if
+// CHECK-COUNT-8: ffd.gpu.load_if
+// CHECK-NOT: scf.if
+// CHECK-COUNT-8: ffd.gpu.copy_if
+// CHECK-NOT: scf.if
+// CHECK-COUNT-8: ffd.gpu.load_if
 // CHECK: ffd.gpu.ring.init bulk %{{.*}} count 4
-// CHECK-COUNT-2: ffd.gpu.ring.fill bulk %{{.*}} sizes [4352]
-// CHECK: ffd.gpu.quantize_query
+// CHECK: ffd.gpu.quantize_query {{.*}} : (vector<8xi32>, vector<8xi32>, f32)
 // CHECK: ffd.gpu.scale_query
 
-// The tail needs the exact query only: it is scored before the barrier.
+// The tail needs the exact query only: it is scored before the barrier, one head
+// to a lane, two tokens at a time. The rings start after it.
 // CHECK: scf.for
-// CHECK-COUNT-4: ffd.gpu.ordered_dot
-// CHECK: ffd.gpu.team_barrier
+// CHECK: ffd.gpu.copy_wait
+// CHECK: scf.for
+// CHECK-COUNT-2: ffd.gpu.ordered_dot
+// CHECK-NOT: ffd.gpu.ordered_dot
+// CHECK-COUNT-2: ffd.gpu.ring.fill bulk %{{.*}} sizes [4352]
+// CHECK-NEXT: ffd.gpu.team_barrier
 
 // The pseudo-max: each warp two tiles of sink or newest block.
 // CHECK: scf.if
@@ -52,6 +65,11 @@
 // CHECK: ffd.gpu.softmax_step
 // CHECK: ffd.gpu.accumulate
 // CHECK: ffd.gpu.ring.fill bulk %{{.*}} sizes [4096, 2048, 256]
+
+// A barrier before the next round, if there is one.
+// CHECK: scf.if
+// CHECK-NEXT: ffd.gpu.ring.handover bulk
+// CHECK-NEXT: ffd.gpu.team_barrier
 
 // CHECK: ffd.gpu.dot_tile
 // CHECK: ffd.gpu.softmax_step

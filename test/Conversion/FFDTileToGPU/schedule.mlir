@@ -6,8 +6,8 @@
 // CHECK-SAME: ffd.ctas = 1 : i64
 // CHECK-SAME: ffd.threads = 128 : i64
 // CHECK: ffd.gpu.ring.init bulk %{{.*}} count 4
-// CHECK-COUNT-3: ffd.gpu.ring.fill bulk %{{.*}} sizes [4352]
 // CHECK: ffd.gpu.quantize_query
+// CHECK-COUNT-3: ffd.gpu.ring.fill bulk %{{.*}} sizes [4352]
 // CHECK-COUNT-4: ffd.gpu.scan_tile
 // CHECK: ffd.gpu.ring.wait bulk %{{.*}} pending 2
 // CHECK: ffd.gpu.queue.take %{{.*}} warps 4

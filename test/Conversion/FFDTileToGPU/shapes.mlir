@@ -4,7 +4,7 @@
 // zeros for the last half group; a lane's three code words of a tile do not start
 // at a chunk, so they are read one by one.
 // CHECK-LABEL: llvm.func @decode
-// CHECK: ffd.gpu.quantize_query {{.*}} : (vector<12xi32>, vector<12xi32>, f32)
+// CHECK: ffd.gpu.quantize_query {{.*}} : (vector<8xi32>, vector<8xi32>, f32)
 // CHECK: ffd.gpu.scan_tile {{.*}} : (vector<3xi32>, vector<6xi32>, i32) -> vector<2xi32>
 // CHECK: ffd.gpu.accumulate {{.*}} : (vector<16xf32>, vector<16xi32>, vector<2xi32>)
 

@@ -165,3 +165,11 @@ func.func @accumulate_c1(%o: vector<8xf32>, %v: vector<4xi32>, %p: vector<2xi32>
       : (vector<8xf32>, vector<4xi32>, vector<2xi32>) -> vector<8xf32>
   return
 }
+
+// -----
+
+func.func @load_if_words(%c: i1, %p: !llvm.ptr<1>) {
+  // expected-error @+1 {{'words' has 3 entries, expected 1, 2 or 4 (load_c1)}}
+  %w = ffd.gpu.load_if %c, %p : !llvm.ptr<1> -> vector<3xi32>
+  return
+}

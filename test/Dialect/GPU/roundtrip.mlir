@@ -35,11 +35,19 @@ func.func @team(%x: f32, %i: i32, %c: i1) {
 }
 
 // CHECK-LABEL: @rows
-func.func @rows(%words: vector<4xi32>, %line: !llvm.ptr<1>) {
+func.func @rows(%words: vector<4xi32>, %line: !llvm.ptr<1>, %to: !llvm.ptr<3>, %c: i1) {
   // CHECK: ffd.gpu.transpose %{{.*}} : vector<4xi32>
   %t = ffd.gpu.transpose %words : vector<4xi32>
   // CHECK: ffd.gpu.prefetch %{{.*}} : !llvm.ptr<1>
   ffd.gpu.prefetch %line : !llvm.ptr<1>
+  // CHECK: ffd.gpu.load_if %{{.*}}, %{{.*}} : !llvm.ptr<1> -> vector<4xi32>
+  %w = ffd.gpu.load_if %c, %line : !llvm.ptr<1> -> vector<4xi32>
+  // CHECK: ffd.gpu.load_if %{{.*}}, %{{.*}} written : !llvm.ptr<1> -> vector<1xi32>
+  %v = ffd.gpu.load_if %c, %line written : !llvm.ptr<1> -> vector<1xi32>
+  // CHECK: ffd.gpu.copy_if %{{.*}}, %{{.*}} to %{{.*}} : !llvm.ptr<1>, !llvm.ptr<3>
+  ffd.gpu.copy_if %c, %line to %to : !llvm.ptr<1>, !llvm.ptr<3>
+  // CHECK: ffd.gpu.copy_wait
+  ffd.gpu.copy_wait
   return
 }
 
