@@ -203,21 +203,19 @@ bool isVote(mlir::Operation *op) {
 }
 /// A load of a number that an index finds, as a page id by a block's.
 bool isIndexedLoad(mlir::Operation *op) {
-  auto load = mlir::dyn_cast<mlir::LLVM::LoadOp>(op);
-  if (!load || !load.getType().isInteger(32))
+  auto load = mlir::dyn_cast<mlir::LLVM::InlineAsmOp>(op);
+  if (!load || !load.getAsmString().contains("ld.global.nc.b32 $0"))
     return false;
-  auto address = load.getAddr().getDefiningOp<mlir::LLVM::GEPOp>();
+  auto address = load.getOperand(0).getDefiningOp<mlir::LLVM::GEPOp>();
   if (!address || address.getDynamicIndices().size() != 1)
     return false;
   auto offset =
       address.getDynamicIndices()[0].getDefiningOp<mlir::LLVM::ShlOp>();
-  return offset && offset.getLhs().getDefiningOp<mlir::LLVM::AddOp>() &&
-         mlir::cast<mlir::LLVM::LLVMPointerType>(address.getBase().getType())
-                 .getAddressSpace() == 1;
+  return offset && offset.getLhs().getDefiningOp<mlir::LLVM::AddOp>();
 }
 /// The index is off by one.
 void nextIndex(mlir::Operation *op) {
-  auto address = mlir::cast<mlir::LLVM::LoadOp>(op).getAddr().getDefiningOp();
+  auto address = op->getOperand(0).getDefiningOp();
   mlir::OpBuilder b(op);
   auto next = mlir::LLVM::GEPOp::create(
       b, op->getLoc(), address->getResult(0).getType(), b.getI32Type(),
