@@ -31,14 +31,15 @@ static std::optional<Results> lowerOp(WarpBuilder &b, Operation *op) {
   return llvm::TypeSwitch<Operation *, std::optional<Results>>(op)
       .Case<GPUIdOp, GPUSharedOp, GPUTeamBarrierOp, GPUWarpBarrierOp,
             GPUReduceRowsOp, GPUShuffleOp, GPUAnyOp, GPUBallotOp, GPUExp2Op,
-            GPUTransposeOp, GPUPrefetchOp, GPULoadIfOp, GPUCopyIfOp, GPUCopyWaitOp, GPULog2Op, GPUQueueTakeOp,
-            GPUArriveOp, GPURingInitOp, GPURingFillOp, GPURingWaitOp,
-            GPURingHandoverOp, GPUQuantizeQueryOp, GPUScaleQueryOp,
-            GPUOrderedDotOp, GPUScaleFragmentOp, GPUFoldOp, GPUCentreOp,
-            GPUScanTileOp, GPUPushKeepOp, GPUKeepMaskOp, GPUDotTileOp,
-            GPURefineTileOp, GPUSoftmaxStepOp, GPUAccumulateOp, GPUKeyMaximaOp,
-            GPUSplitScaleOp, GPUSplitTileOp, GPURelativeKeysOp, GPUAddKeysOp,
-            GPUCentreKeyOp, GPUAddCounterOp>(
+            GPUTransposeOp, GPUPrefetchOp, GPULoadIfOp, GPUCopyIfOp,
+            GPUCopyWaitOp, GPULog2Op, GPUQueueTakeOp, GPUArriveOp,
+            GPURingInitOp, GPURingFillOp, GPURingWaitOp, GPURingHandoverOp,
+            GPUQuantizeQueryOp, GPUScaleQueryOp, GPUOrderedDotOp,
+            GPUScaleFragmentOp, GPUFoldOp, GPUCentreOp, GPUScanTileOp,
+            GPUPushKeepOp, GPUKeepMaskOp, GPUDotTileOp, GPURefineTileOp,
+            GPUSoftmaxStepOp, GPUAccumulateOp, GPUKeyMaximaOp, GPUSplitScaleOp,
+            GPUSplitTileOp, GPURelativeKeysOp, GPUAddKeysOp, GPUCentreKeyOp,
+            GPUAddCounterOp>(
           [&](auto concrete) { return std::optional(lower(b, concrete)); })
       .Default([](Operation *) { return std::nullopt; });
 }
