@@ -85,6 +85,12 @@ KernelEmitter::Folded KernelEmitter::foldScales(Value scales) {
 }
 
 LogicalResult KernelEmitter::emitCandidates(TileDistributeOp loop) {
+  for (TileScanOp scan : loop.getBody()->getOps<TileScanOp>())
+    if (scan.getBody())
+      return scan.emitOpError(
+          "takes residuals (pseudo_max = refined), expected "
+          "thumbnails alone (pseudo_max = scan): only the "
+          "CPU lowering has a refined pseudo-max");
   if (failed(checkBody(loop, {"load_thumbnail", "scan"})))
     return failure();
   if (!candidates)
