@@ -250,20 +250,21 @@ def FFD_TileThresholdOp : FFD_TileValueOp<"threshold", [MemoryEffects<[MemRead]>
 def FFD_TileInitOp : FFD_TileValueOp<"init", [Pure]> {
   let summary = "the empty softmax state";
   let description = [{
-    Its reference is the pseudo-max where there is one; scores far above it make
-    a target rescale (attend_c2 allows any reference).
+    Its reference is that of no score; a target takes one from the scores that it
+    meets (attend_c2). The pseudo-max is none: noise can lift it so far above all
+    scores that every weight vanishes against it.
 
     Example:
 
     ```mlir
-    %s0 = ffd.tile.init %qq max(%pm) : (!ffd.query<#s>, !ffd.row_max<#s>) -> !ffd.state<#s>
+    %s0 = ffd.tile.init %qq : (!ffd.query<#s>) -> !ffd.state<#s>
     ```
   }];
-  let arguments = (ins FFD_QueryType:$query, Optional<FFD_RowMaxType>:$row_max);
+  let arguments = (ins FFD_QueryType:$query);
   let results = (outs FFD_StateType:$result);
   let assemblyFormat = [{
-    $query (`max` `(` $row_max^ `)`)? attr-dict `:` `(` qualified(type($query))
-    (`,` qualified(type($row_max))^)? `)` `->` qualified(type($result))
+    $query attr-dict `:` `(` qualified(type($query)) `)` `->`
+    qualified(type($result))
   }];
 }
 

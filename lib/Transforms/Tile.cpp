@@ -88,14 +88,15 @@ static LogicalResult tileDecode(DecodeOp op) {
   program.begin();
   program.extent(op.getCache());
   program.loadQuery(op.getQuery(), op.getSmScale(), op.getCache());
-  Value rowMax, threshold;
+  Value threshold;
   if (isa<TopDeltaAttr>(op.getSelector())) {
-    rowMax = program.pseudoMax(op.getCache(), isRefined(op.getSelector()));
+    Value rowMax =
+        program.pseudoMax(op.getCache(), isRefined(op.getSelector()));
     threshold = program.threshold(rowMax, op.getDelta());
   }
   Value worklist = program.select(op.getCache(), threshold, op.getKept(),
                                   isRefined(op.getSelector()));
-  program.finish(program.attend(op.getCache(), worklist, rowMax), op.getOut(),
+  program.finish(program.attend(op.getCache(), worklist), op.getOut(),
                  op.getLse(), op.getCache());
   op.erase();
   return success();
@@ -108,7 +109,7 @@ static LogicalResult tileExact(ExactOp op) {
   program.exactExtent(op.getLengths());
   program.loadQuery(op.getQuery(), op.getSmScale());
   program.finish(
-      program.attendTail(op.getKeys(), op.getValues(), program.init({})),
+      program.attendTail(op.getKeys(), op.getValues(), program.init()),
       op.getOut(), op.getLse());
   op.erase();
   return success();
@@ -130,7 +131,7 @@ static LogicalResult tileAttend(AttendOp op) {
   program.extent(op.getCache());
   program.loadQuery(op.getQuery(), op.getSmScale(), op.getCache());
   Value worklist = program.loadSelection(op.getMask());
-  program.finish(program.attend(op.getCache(), worklist, {}), op.getOut(),
+  program.finish(program.attend(op.getCache(), worklist), op.getOut(),
                  op.getLse(), op.getCache());
   op.erase();
   return success();

@@ -137,14 +137,14 @@ Value TileProgram::loadSelection(Value kept) {
                     });
 }
 
-Value TileProgram::init(Value rowMax) {
-  return TileInitOp::create(b, type<StateType>(), query, rowMax);
+Value TileProgram::init() {
+  return TileInitOp::create(b, type<StateType>(), query);
 }
 
-Value TileProgram::attend(Value cache, Value worklist, Value rowMax) {
+Value TileProgram::attend(Value cache, Value worklist) {
   auto view = cache.getDefiningOp<CacheViewOp>();
   Value state = distribute(
-      Domain::worklist, worklist, Combiner::state, init(rowMax),
+      Domain::worklist, worklist, Combiner::state, init(),
       type<StateType>(), {type<MaskType>(), type<StateType>()},
       [&](ValueRange arguments) -> Value {
         Value codes = TileLoadThumbnailOp::create(b, type<ThumbnailType>(),

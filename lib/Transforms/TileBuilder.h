@@ -45,9 +45,9 @@ struct TileProgram {
   /// The work list that another kernel stored.
   Value loadSelection(Value kept);
   /// Softmax over the work list, then over the team's share of the tail.
-  Value attend(Value cache, Value worklist, Value rowMax);
+  Value attend(Value cache, Value worklist);
   Value attendTail(Value keys, Value values, Value state);
-  Value init(Value rowMax);
+  Value init();
   /// Writes output and lse; with a cache, lse is that of the keys themselves
   /// where those of the cache are centred.
   void finish(Value state, Value out, Value lse, Value cache = {});

@@ -23,7 +23,7 @@
 // CHECK: %[[M:.*]] = ffd.tile.reach %{{.*}}, %[[THR]]
 // CHECK: ffd.tile.store_kept %[[M]], %{{.*}}[%[[ROW]], %{{.*}}]
 // CHECK: ffd.tile.yield %[[M]]
-// CHECK: %[[S0:.*]] = ffd.tile.init %[[Q]] max(%[[PM]])
+// CHECK: %[[S0:.*]] = ffd.tile.init %[[Q]]
 // CHECK: %[[S1:.*]] = ffd.tile.distribute worklist(%[[LIST]] : !ffd.worklist<#spec>) combine state init(%[[S0]] : !ffd.state<#spec>) {
 // CHECK: ffd.tile.load_body
 // CHECK: ffd.tile.refine

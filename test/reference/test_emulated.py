@@ -42,3 +42,7 @@ def test_infinite_delta_is_dense(element, tmp_path):
 
 def test_threshold_to_the_unit(tmp_path):
     test_property.test_threshold_to_the_unit(501, tmp_path)
+
+
+def test_scores_far_below_the_pseudo_max(tmp_path):
+    test_property.test_scores_far_below_the_pseudo_max(540, tmp_path)

@@ -117,6 +117,19 @@ def test_threshold_to_the_unit(seed, tmp_path):  # tail_c1, select_c1, select_c2
     assert counts[0] > counts[1] >= 1
 
 
+@pytest.mark.parametrize("seed", range(540, 544))
+def test_scores_far_below_the_pseudo_max(seed, tmp_path):  # attend_c2
+    # Noise of the scan puts the pseudo-max so far above all scores that every
+    # weight against it would be zero. No tail, whose scores are exact.
+    case = draw(seed, group=4, lengths=[512, 256], scan_bits=2, delta=5.0, deviation=400.0,
+                kind="plain", planted=False, shared=False)
+    lse = case.reference().lse.reshape(2, case.kv_heads, 4)
+    gaps = [pseudo_max(row.scores) * row.scores.query.F - lse[some, head] for some, head, row in
+            rows_of(case.q, case.k, case.v, np.array(case.lengths), case.spec)]
+    assert np.max(gaps) > 100
+    verify(case, tmp_path)
+
+
 # --- Lengths ----------------------------------------------------------------------
 
 @pytest.mark.parametrize("lengths", ([0], [0, 0, 5], [1], [127, 128, 129], [384]), ids=str)

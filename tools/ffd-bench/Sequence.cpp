@@ -43,6 +43,9 @@ constexpr int64_t kMaxDim = 256;
 constexpr double kBackground = 1.5, kSink = 15;
 constexpr double kLocalLow = 4, kLocalHigh = 12;
 constexpr double kHeavyLow = 11, kHeavyHigh = 14;
+/// How far queries are stretched for a keep ratio. Scores of no model lie further
+/// apart; a head that still keeps more keeps more, and the table says so.
+constexpr double kMaxStretch = 4;
 
 /// splitmix64.
 class Random {
@@ -360,7 +363,7 @@ void Sequence::queries(int variant, int64_t length, double keep,
       double edge =
           count < blocks ? (inside + gaps[size_t(count)]) / 2 : inside * 1.1;
       if (edge > 0 && std::isfinite(o.delta))
-        scale = o.delta / edge;
+        scale = std::min(o.delta / edge, kMaxStretch);
     }
     for (int64_t i = 0; i < group * dim; ++i)
       q[head * group * dim + i] =

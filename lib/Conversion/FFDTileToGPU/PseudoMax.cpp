@@ -17,7 +17,6 @@ using namespace mlir;
 using namespace mlir::ffd;
 
 static constexpr int64_t kNoScore = -(int64_t(1) << 30);
-static constexpr float kLog2e = 1.44269504088896340736f;
 
 Value KernelEmitter::slotOf(Value page) {
   return b.add(b.mul(b.zext64(page), b.zext64(arg(KernelArg::kv_heads))),
@@ -372,32 +371,8 @@ LogicalResult KernelEmitter::emitThreshold(TileThresholdOp op) {
 LogicalResult KernelEmitter::emitInit(TileInitOp op) {
   StateValue state;
   for (int64_t t = 0; t < plan.headTiles; ++t) {
-    SmallVector<Value> reference(2, b.cf(kNoReference));
-    if (op.getRowMax()) {
-      // From head 4 i + tq to heads 2 tq and 2 tq + 1 of the tile of eight.
-      RowMaxValue &pm = rowMaxima[op.getRowMax()];
-      completeRowMax(pm);
-      SmallVector<Value> sources;
-      for (int64_t i = 2 * t; i < std::min(2 * t + 2, plan.scanTiles); ++i) {
-        Value unit =
-            b.load(b.f32(), b.at(shared(plan.unit + 16 * i), b.shl(tq, 2)), 4);
-        Value x = b.fmul(b.fmul(b.toFloat(pm.tiles[i]), unit), b.cf(kLog2e));
-        // Without committed blocks a unit is worth 0 and the pseudo-max says
-        // nothing: scores far below 0 would all vanish against it.
-        Value known = b.band(b.isFinite(x),
-                             b.fcmp(arith::CmpFPredicate::ONE, unit, b.cf(0)));
-        sources.push_back(b.select(known, x, b.cf(kNoReference)));
-      }
-      Value quad = b.band(lane, ~int64_t(3));
-      for (int64_t c : {0, 1}) {
-        Value from = b.add(quad, b.band(b.add(b.shl(tq, 1), c), 3));
-        reference[c] = shuffle(sources[0], from);
-        if (sources.size() == 2)
-          reference[c] =
-              b.select(b.lt(tq, 2), reference[c], shuffle(sources[1], from));
-      }
-    }
-    state.reference.push_back(b.pack(reference));
+    state.reference.push_back(
+        b.pack({b.cf(kNoReference), b.cf(kNoReference)}));
     state.sum.push_back(b.zeros(b.floats(2)));
     state.output.push_back(b.zeros(b.floats(4 * plan.valueTiles)));
   }

@@ -47,7 +47,7 @@ func.func @decode(%q: memref<?x?x256xf16, strided<[?, ?, 1]>>, %th: memref<?x?x3
       ffd.tile.store_kept %m, %kept[%row, %b] : (!ffd.mask<#s>, memref<?x?x?xi8>) -> ()
       ffd.tile.yield %m : !ffd.mask<#s>
     } -> !ffd.worklist<#s>
-    %s0 = ffd.tile.init %qq max(%pm) : (!ffd.query<#s>, !ffd.row_max<#s>) -> !ffd.state<#s>
+    %s0 = ffd.tile.init %qq : (!ffd.query<#s>) -> !ffd.state<#s>
     %s1 = ffd.tile.distribute worklist(%list : !ffd.worklist<#s>) combine state init(%s0 : !ffd.state<#s>) {
     ^bb0(%b: index, %m: !ffd.mask<#s>, %s: !ffd.state<#s>):
       %c = ffd.tile.load_thumbnail %cache[%row, %b] : (!ffd.cache<#s>) -> !ffd.thumbnail<#s>

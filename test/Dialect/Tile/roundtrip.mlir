@@ -58,8 +58,8 @@ func.func @decode(%q: memref<?x4x128xf16>, %cache: !ffd.cache<#s>, %tk: memref<?
       ffd.tile.store_kept %m, %kept[%row, %b] : (!ffd.mask<#s>, memref<?x1x?xi8>) -> ()
       ffd.tile.yield %m : !ffd.mask<#s>
     } -> !ffd.worklist<#s>
-    // CHECK: ffd.tile.init %{{.*}} max(%{{.*}}) : (!ffd.query<#spec>, !ffd.row_max<#spec>) -> !ffd.state<#spec>
-    %s0 = ffd.tile.init %qq max(%pm) : (!ffd.query<#s>, !ffd.row_max<#s>) -> !ffd.state<#s>
+    // CHECK: ffd.tile.init %{{.*}} : (!ffd.query<#spec>) -> !ffd.state<#spec>
+    %s0 = ffd.tile.init %qq : (!ffd.query<#s>) -> !ffd.state<#s>
     // CHECK: ffd.tile.distribute worklist(%{{.*}} : !ffd.worklist<#spec>) combine state init(%{{.*}} : !ffd.state<#spec>) {
     %s1 = ffd.tile.distribute worklist(%list : !ffd.worklist<#s>) combine state init(%s0 : !ffd.state<#s>) {
     // CHECK: ^bb0(%{{.*}}: index, %{{.*}}: !ffd.mask<#spec>, %{{.*}}: !ffd.state<#spec>):
