@@ -275,7 +275,9 @@ int32_t CudaKernel::splitsFor(int64_t rows, int64_t maxLength) const {
   const int64_t sms = state->context->device().multiprocessors;
   return kernelProgram == Program::Decode
              ? pickGpuSplits(kernelSpec, rows, maxLength, sms, state->ctasPerSm)
-             : pickSplits(kernelSpec, rows, maxLength, sms * state->ctasPerSm);
+             // Exact attention has no prologue that short pieces repeat.
+             : pickGpuSplits(kernelSpec, rows, maxLength,
+                             sms * state->ctasPerSm, 1);
 }
 
 int64_t CudaKernel::residentCtas() const {
