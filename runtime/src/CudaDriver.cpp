@@ -233,6 +233,27 @@ std::string CudaDeviceInfo::arch() const {
   return "sm_" + std::to_string(major * 10 + minor) + (major >= 9 ? "a" : "");
 }
 
+bool CudaDeviceInfo::runs(const std::string &target, bool machineCode) const {
+  if (target == arch())
+    return true;
+  if (target.compare(0, 3, "sm_") != 0)
+    return false;
+  int number = 0;
+  for (char c : target.substr(3)) {
+    if (c < '0' || c > '9') // "a" and "f": that architecture only
+      return false;
+    number = number * 10 + (c - '0');
+    if (number > 9999)
+      return false;
+  }
+  const int ofMajor = number / 10, ofMinor = number % 10;
+  if (ofMajor == 0)
+    return false;
+  if (machineCode)
+    return ofMajor == major && ofMinor <= minor;
+  return ofMajor < major || (ofMajor == major && ofMinor <= minor);
+}
+
 Status CudaContext::create(std::shared_ptr<const CudaDriver> driver, int device,
                            std::shared_ptr<CudaContext> &result) {
   return adopt(std::move(driver), device, nullptr, result);

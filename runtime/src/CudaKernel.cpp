@@ -20,35 +20,8 @@
 
 using namespace ffd;
 
-namespace {
-
 /// What a CTA needs of an SM, when the package does not say.
-constexpr int kDefaultCtasPerSm = 2;
-
-/// Whether code for `target` runs on a device of this compute capability.
-bool runsOn(const Package &package, const CudaDeviceInfo &device) {
-  if (package.target == device.arch())
-    return true;
-  if (package.target.compare(0, 3, "sm_") != 0)
-    return false;
-  int number = 0;
-  for (char c : package.target.substr(3)) {
-    if (c < '0' || c > '9') // "a" and "f": that architecture only
-      return false;
-    number = number * 10 + (c - '0');
-    if (number > 9999)
-      return false;
-  }
-  const int major = number / 10, minor = number % 10;
-  if (major == 0)
-    return false;
-  if (package.kind == PackageKind::Cubin)
-    return major == device.major && minor <= device.minor;
-  return major < device.major ||
-         (major == device.major && minor <= device.minor);
-}
-
-} // namespace
+static constexpr int kDefaultCtasPerSm = 2;
 
 /// Whether the kernel takes ffdDecodeArgs.
 static bool attends(Program program) {
@@ -118,7 +91,7 @@ Status CudaKernel::create(std::shared_ptr<CudaContext> context,
     return Status::invalid("kernel package '" + package.fileName() +
                            "' has kind cpu-object, expected ptx or cubin");
   const CudaDeviceInfo &device = context->device();
-  if (!runsOn(package, device))
+  if (!device.runs(package.target, package.kind == PackageKind::Cubin))
     return Status(StatusCode::Unsupported,
                   "kernel package '" + package.fileName() + "' has target " +
                       package.target + ", expected one that runs on '" +

@@ -223,8 +223,14 @@ private:
       return Status::invalid("kernel option 'cuda' is null, expected a CUDA "
                              "context for target '" +
                              target + "'");
-    targets = any ? cudaTargets(options.cuda->device())
-                  : std::vector<std::string>{target};
+    const CudaDeviceInfo &device = options.cuda->device();
+    // What the driver's assembler makes of it would be for the device, and no
+    // longer say so.
+    if (!any && !device.runs(target, /*machineCode=*/false))
+      return Status(StatusCode::Unsupported,
+                    "code for target '" + target + "' does not run on '" +
+                        device.name + "' (" + device.arch() + ")");
+    targets = any ? cudaTargets(device) : std::vector<std::string>{target};
     jitTarget = targets[0];
     return Status::success();
   }

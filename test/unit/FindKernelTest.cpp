@@ -103,6 +103,24 @@ TEST_F(FindKernelTest, CompilesWhatNoPackageHolds) {
   EXPECT_EQ(kernel->program(), Program::Exact);
 }
 
+/// Also from the compiler, whose code the driver's assembler would turn into
+/// code for the device.
+TEST_F(FindKernelTest, TargetsThatTheDeviceDoesNotRun) {
+  for (const char *target : {"sm_100a", "sm_100", "sm_80a", "sm_", "sm_9x"}) {
+    options.target = target;
+    Status status = findKernel(spec, options, kernel);
+    EXPECT_EQ(status.code(), StatusCode::Unsupported) << target;
+    EXPECT_EQ(status.message(), "code for target '" + std::string(target) +
+                                    "' does not run on 'Fake GPU' (sm_90a)");
+    EXPECT_EQ(kernel, nullptr);
+  }
+  for (const char *target : {"sm_80", "sm_90", "sm_90a"}) {
+    options.target = target;
+    Status status = findKernel(spec, options, kernel);
+    EXPECT_TRUE(status.ok()) << target << ": " << status.message();
+  }
+}
+
 TEST_F(FindKernelTest, ARefinedPseudoMaxIsOfTopDelta) {
   spec.pseudo_max = FFD_PSEUDO_MAX_REFINED;
   ASSERT_TRUE(findKernel(spec, options, kernel).ok());

@@ -55,6 +55,9 @@ struct CudaDeviceInfo {
   int64_t cacheBytes = 0; ///< of L2
   /// The architecture to compile for: "sm_80", "sm_90a", "sm_100a".
   std::string arch() const;
+  /// Whether it runs code for `target`: machine code of its own generation, or
+  /// PTX of any up to its own; what is architecture-specific only here.
+  bool runs(const std::string &target, bool machineCode) const;
 };
 
 /// The primary context of one device.
