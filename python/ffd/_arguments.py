@@ -71,6 +71,8 @@ def real(name: str, value: Any) -> float:
 def host_array(name: str, value: Any) -> np.ndarray:
     """A small argument as numpy array, whatever framework it comes from."""
     try:
+        if str(getattr(value, "dtype", "")) == "torch.bfloat16":
+            value = value.float()  # exact; torch does not make numpy arrays of that type
         array = np.asarray(value)
     except Exception as error:  # a framework's own refusal, such as a GPU tensor
         raise TypeError(f"argument '{name}' is {type(value).__name__}, expected numbers in host "

@@ -51,6 +51,23 @@ static std::string dtypeName(nb::handle object) {
   return nb::str(nb::handle(dtype)).c_str();
 }
 
+/// Page-locked memory of CUDA and ROCm is host memory too.
+static bool isHost(int32_t type) {
+  return type == 1 || type == 3 || type == 11;
+}
+
+/// "CUDA device 0", of a DLDeviceType of DLPack.
+static std::string deviceName(int32_t type, int32_t id) {
+  static const std::pair<int32_t, const char *> known[] = {
+      {2, "CUDA"},  {4, "OpenCL"},        {7, "Vulkan"},  {8, "Metal"},
+      {10, "ROCm"}, {13, "CUDA managed"}, {14, "oneAPI"}, {15, "WebGPU"}};
+  for (const auto &entry : known)
+    if (entry.first == type)
+      return std::string(entry.second) + " device " + std::to_string(id);
+  return "device " + std::to_string(id) + " of DLPack type " +
+         std::to_string(type);
+}
+
 static bool isNumpy(nb::handle object) {
   return nb::isinstance(object, nb::module_::import_("numpy").attr("ndarray"));
 }
@@ -72,15 +89,18 @@ ElementArray::ElementArray(const char *name, nb::handle object, size_t least,
     // Not an array, or one that its framework refuses to hand out.
   }
   PyErr_Clear();
+  const auto raiseDevice = [&](const std::string &device) {
+    raiseType(std::string("argument '") + name + "' is on " + device +
+              ", expected an array in host memory");
+  };
+  if (!known && nb::hasattr(object, "__cuda_array_interface__"))
+    raiseDevice("a CUDA device");
   if (!known)
     raiseType(std::string("argument '") + name + "' is " + typeName(object) +
               (dtype.empty() ? "" : " of dtype " + dtype) + expected +
               " that offers DLPack or the buffer protocol");
-  if (owner.device_type() != nb::device::cpu::value)
-    raiseType(std::string("argument '") + name +
-              "' is on a device (DLPack type " +
-              std::to_string(owner.device_type()) +
-              "), expected an array in host memory");
+  if (!isHost(owner.device_type()))
+    raiseDevice(deviceName(owner.device_type(), owner.device_id()));
   const nb::dlpack::dtype got = owner.dtype();
   const auto is = [&](nb::dlpack::dtype_code code) {
     return got.code == uint8_t(code) && got.bits == 16 && got.lanes == 1;

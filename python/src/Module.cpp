@@ -47,6 +47,9 @@ static nb::dict bytesOf(const DecodeBytes &bytes) {
 }
 
 NB_MODULE(_ffd, m) {
+  // A runtime that something keeps to the end of the interpreter, such as an
+  // attention function registered with a framework, is no error to report.
+  nb::set_leak_warnings(false);
   nb::exception<Error>(m, "Error", PyExc_RuntimeError);
 
   nb::class_<Runtime>(m, "Runtime")

@@ -41,7 +41,7 @@ _capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
 class OnlyDLPack:
     """A bfloat16 tensor (DLPack type code 4) over numpy's memory."""
 
-    CPU, CUDA = 1, 2
+    CPU, CUDA, CUDA_HOST = 1, 2, 3
 
     def __init__(self, array: np.ndarray, device: int = CPU):
         assert array.dtype == ml_dtypes.bfloat16

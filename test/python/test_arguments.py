@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import ast
 import inspect
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -71,6 +73,13 @@ def test_dlpack_bfloat16(runtime):
     assert all(x.released >= 1 for x in given)
 
 
+def test_page_locked_memory(runtime):
+    """Which a framework may hand out as memory of CUDA's, is host memory."""
+    want = ffd.decode(QB, KB, VB, runtime=runtime)
+    locked = [OnlyDLPack(x, OnlyDLPack.CUDA_HOST) for x in (QB, KB, VB)]
+    assert same(ffd.decode(*locked, runtime=runtime), want)
+
+
 @pytest.mark.parametrize("bits", (16, "b16"))
 def test_torch(bits, runtime):
     torch = pytest.importorskip("torch")
@@ -84,12 +93,24 @@ def test_torch(bits, runtime):
     assert torch.equal(torch.from_dlpack(got.out), torch.from_numpy(want.out))
 
 
+def test_torch_bfloat16_of_small_arguments(runtime):
+    torch = pytest.importorskip("torch")
+    cache = ffd.Cache(K, V, runtime=runtime)
+    some = torch.tensor([1.0, 2.5], dtype=torch.bfloat16)
+    assert same(cache.decode(Q, delta=some, runtime=runtime),
+                cache.decode(Q, delta=[1.0, 2.5], runtime=runtime))
+    out, lse = ffd.merge([torch.full((2, 16), 1.5, dtype=torch.bfloat16)] * 2, [some, some])
+    assert (out == 1.5).all() and np.allclose(lse, [1 + np.log(2), 2.5 + np.log(2)])
+
+
 @pytest.mark.parametrize("element", (F16, BF16), ids=lambda e: e.name)
 def test_jax(element, runtime):
-    jnp = pytest.importorskip("jax.numpy")
+    jax = pytest.importorskip("jax")
     q, k, v = (Q, K, V) if element is F16 else (QB, KB, VB)
     want = ffd.decode(q, k, v, runtime=runtime)
-    got = ffd.decode(*map(jnp.asarray, (q, k, v)), lengths=jnp.full((B,), T), runtime=runtime)
+    host = jax.devices("cpu")[0]  # not where arrays go by themselves if there is a GPU
+    given = [jax.device_put(x, host) for x in (q, k, v)]
+    got = ffd.decode(*given, lengths=jax.numpy.full((B,), T), runtime=runtime)
     assert same(got, want)
 
 
@@ -112,6 +133,12 @@ class NoArray:
     pass
 
 
+class OnlyCuda:
+    """An array that only offers the CUDA array interface, as numba's do."""
+    __cuda_array_interface__ = {"shape": (B, T, HKV, D), "typestr": "<f2", "data": (16, False),
+                                "version": 3}
+
+
 CACHES = {
     "not an array": ((NoArray(), V), {}, TypeError, r"'k' is .*NoArray, expected a float16"),
     "a list": (([[1.0]], V), {}, TypeError, "'k' is list, expected"),
@@ -123,7 +150,11 @@ CACHES = {
                                           r"\[batch, tokens, kv_heads, channels\]"),
     "mixed": ((K, VB), {}, TypeError, "'v' has dtype bfloat16, expected float16, the dtype of 'k'"),
     "device": ((OnlyDLPack(KB, OnlyDLPack.CUDA), VB), {}, TypeError,
-               r"'k' is on a device \(DLPack type 2\), expected an array in host memory"),
+               "'k' is on CUDA device 0, expected an array in host memory"),
+    "other device": ((KB, OnlyDLPack(VB, 99)), {}, TypeError,
+                     "'v' is on device 0 of DLPack type 99, expected an array in host memory"),
+    "device, without DLPack": ((OnlyCuda(), V), {}, TypeError,
+                               "'k' is on a CUDA device, expected an array in host memory"),
     "fewer tokens": ((K, V[:, :9]), {}, ValueError,
                      r"'v' has shape \[2, 9, 2, 64\], expected 300 in axis 1, as in 'k'"),
     "head dim": ((K[..., :48], V), {}, ValueError,
@@ -289,6 +320,16 @@ def test_compiling_releases_the_lock():
         time.sleep(0.001)
         turns += 1
     assert turns > 5  # a compilation takes hundreds of them
+
+
+def test_the_end_of_a_program():
+    """Nothing is printed about what is still in use then."""
+    program = ("import ctypes, ffd; runtime = ffd.Runtime(threads=2)\n"
+               "ctypes.pythonapi.Py_IncRef(ctypes.py_object(runtime))\n"
+               "ctypes.pythonapi.Py_IncRef(ctypes.py_object(runtime._native))")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                          timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 # --- Types ----------------------------------------------------------------------------
