@@ -110,7 +110,10 @@ int cuModuleGetFunction(void **f, void *, const char *name) {
     return *f = &appendFunction, 0;
   if (std::strcmp(name, "plan") == 0)
     return *f = &planFunction, 0;
-  return *f = &state, std::strcmp(name, "ffd_decode") == 0 ? 0 : 500;
+  for (const char *known : {"ffd_decode", "decode", "exact"})
+    if (std::strcmp(name, known) == 0)
+      return *f = &state, 0;
+  return 500;
 }
 int cuFuncSetAttribute(void *, int which, int value) {
   if (which == 8)
