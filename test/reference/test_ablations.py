@@ -26,7 +26,8 @@ FRESH = int(os.environ.get("FFD_SEED") or secrets.randbits(31))
 needs_run = pytest.mark.skipif(not RUN, reason="FFD_RUN does not name an ffd-run binary")
 
 
-def run(case: Case, spec: Spec, tmp_path, execution: str | None = None) -> list[np.ndarray]:
+def run(case: Case, spec: Spec, tmp_path, execution: str | None = None,
+        target: str = "cpu") -> list[np.ndarray]:
     source, output = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
     case.write(source)
     rule = spec.selector
@@ -34,7 +35,8 @@ def run(case: Case, spec: Spec, tmp_path, execution: str | None = None) -> list[
         rule += f"={spec.parameter!r}"
     command = [str(RUN), f"--input={source}", f"--output={output}", f"--delta={spec.delta!r}",
                f"--select-block={spec.select_block}", f"--scan-bits={spec.scan_bits}",
-               f"--selector={rule}", f"--lag={spec.lag}", "--target=cpu"]
+               f"--selector={rule}", f"--lag={spec.lag}", f"--centre={spec.centre}",
+               f"--target={target}"]
     if spec.scan_bits != 16:
         command.append(f"--residual-bits={spec.residual_bits}")
     if spec.pseudo_max != "scan":
@@ -51,10 +53,10 @@ def reference(case: Case, spec: Spec):
     return decode(case.q, case.k, case.v, np.array(case.lengths), spec)
 
 
-def verify(case: Case, spec: Spec, tmp_path, execution: str | None = None):
+def verify(case: Case, spec: Spec, tmp_path, execution: str | None = None, target: str = "cpu"):
     case.poison()
     want = reference(case, spec)
-    verdict = compare(*run(case, spec, tmp_path, execution), want, spec)
+    verdict = compare(*run(case, spec, tmp_path, execution, target), want, spec)
     assert not verdict.problem, f"{verdict.problem}\n{spec}\n{case.describe()}"
     return want
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Some cases of the property tests on the emulated GPU, whatever FFD_TARGET is.
-With FFD_TARGET=emulate all of test_property.py runs there.
+With FFD_TARGET=emulate all of test_property.py and test_refined_max.py run there.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import test_property
+import test_refined_max
 from cases import HEAD_DIMS, draw
 from elements import BF16, F16
 from test_property import FRESH, pytestmark  # noqa: F401: skipped as those are
@@ -17,6 +18,7 @@ from test_property import FRESH, pytestmark  # noqa: F401: skipped as those are
 @pytest.fixture(autouse=True)
 def emulated(monkeypatch):
     monkeypatch.setattr(test_property, "TARGET", "emulate")
+    monkeypatch.setattr(test_refined_max, "TARGET", "emulate")
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -46,3 +48,17 @@ def test_threshold_to_the_unit(tmp_path):
 
 def test_scores_far_below_the_pseudo_max(tmp_path):
     test_property.test_scores_far_below_the_pseudo_max(540, tmp_path)
+
+
+@pytest.mark.parametrize("seed", (600, 601, 605, FRESH))
+def test_refined_max_fixed(seed, tmp_path):
+    test_refined_max.test_fixed(seed, tmp_path)
+
+
+def test_refined_max_centred(tmp_path):
+    test_refined_max.test_centred(611, tmp_path)
+
+
+@pytest.mark.parametrize("seed", (620, 621))
+def test_refined_max_to_the_unit(seed, tmp_path):
+    test_refined_max.test_threshold_to_the_unit(seed, tmp_path)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The refined pseudo-max (select_c5, select_c6): what the reference says of it,
-and ffd-run on the CPU against the reference, with identical kept sets.
+and ffd-run against the reference, with identical kept sets.
 
-FFD_RUN is the ffd-run binary (unset: only the reference is tested), FFD_SEED
-repeats the fresh part.
+FFD_RUN is the ffd-run binary (unset: only the reference is tested), FFD_TARGET
+its target (default cpu), FFD_SEED repeats the fresh part.
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ import pytest
 from cases import HEAD_DIMS, Case, draw
 from elements import BF16, F16
 from ffd_reference import Spec, decode, pseudo_max, rows_of
-from test_ablations import needs_run, verify
+from test_ablations import needs_run
+from test_ablations import verify as verify_on
+from test_centre import shifted
 
+TARGET = os.environ.get("FFD_TARGET", "cpu")
 FRESH = int(os.environ.get("FFD_SEED") or secrets.randbits(31))
 
 
@@ -85,13 +88,28 @@ def test_noise_does_not_raise_it():
 
 # --- ffd-run ------------------------------------------------------------------------
 
+def verify(case: Case, spec: Spec, tmp_path, execution: str | None = None):
+    return verify_on(case, spec, tmp_path, execution, TARGET)
+
+
 @needs_run
 @pytest.mark.parametrize("seed", range(600, 606))
 def test_fixed(seed, tmp_path):
     case = draw(seed, head_dim=HEAD_DIMS[seed % 6], group=(1, 2, 4, 5, 8, 16)[seed // 2 % 6],
                 scan_bits=(2, 4, 8)[seed % 3], select_block=(16, 32, 64, 128)[seed % 4])
     spec = refined(case, lag=(0, 0, 40)[seed % 3])
-    verify(case, spec, tmp_path, "split" if seed % 4 == 3 else None)
+    # On GPUs ffd-run has the fused execution alone.
+    split = seed % 4 == 3 and TARGET == "cpu"
+    verify(case, spec, tmp_path, "split" if split else None)
+
+
+@needs_run
+@pytest.mark.parametrize("seed", range(610, 614))
+def test_centred(seed, tmp_path):
+    """The pseudo-max of centred keys is that of what the cache holds."""
+    case = shifted(draw(seed, head_dim=HEAD_DIMS[seed % 6], group=1 + seed % 5,
+                        scan_bits=(2, 4, 8)[seed % 3]))
+    verify(case, refined(case, centre="row", lag=(0, 128, 1, 200)[seed % 4]), tmp_path)
 
 
 @needs_run

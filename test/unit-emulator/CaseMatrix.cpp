@@ -20,6 +20,7 @@
 using namespace ffd;
 
 namespace {
+const int pseudoMaxima[] = {FFD_PSEUDO_MAX_SCAN, FFD_PSEUDO_MAX_REFINED};
 const int headDims[] = {64, 80, 96, 128, 192, 256};
 const int valueDims[] = {0, 64, 80, 256}; // 0: as head_dim
 const int groups[] = {1, 2, 3, 4, 5, 8, 11, 16};
@@ -37,6 +38,7 @@ const char *const contents[] = {"plain",          "zero_query", "nan_query",
                                 "infinite_query", "nan_key",    "zero_keys"};
 
 enum Factor {
+  PseudoMax, // first, so that kernels without it have the first numbers
   Arch,
   HeadDim,
   ValueDim,
@@ -53,10 +55,11 @@ enum Factor {
 };
 
 const size_t sizes[kFactors] = {
-    std::size(archs),   std::size(headDims), std::size(valueDims),
-    std::size(groups),  std::size(elements), std::size(bits),
-    std::size(selects), std::size(lengths),  std::size(deltas),
-    std::size(splits),  std::size(lags),     std::size(contents)};
+    std::size(pseudoMaxima), std::size(archs),   std::size(headDims),
+    std::size(valueDims),    std::size(groups),  std::size(elements),
+    std::size(bits),         std::size(selects), std::size(lengths),
+    std::size(deltas),       std::size(splits),  std::size(lags),
+    std::size(contents)};
 
 /// An index for each factor.
 using Choice = std::array<size_t, kFactors>;
@@ -64,8 +67,16 @@ using Choice = std::array<size_t, kFactors>;
 
 static MatrixCase caseOf(const Choice &c) {
   const int d = headDims[c[HeadDim]], v = valueDims[c[ValueDim]];
-  return {{d, v ? v : d, groups[c[Group]], elements[c[Element]], bits[c[Bits]],
-           128, selects[c[Select]]},
+  ffdSpec spec = {};
+  spec.head_dim = d;
+  spec.value_dim = v ? v : d;
+  spec.group = groups[c[Group]];
+  spec.element = elements[c[Element]];
+  spec.scan_bits = bits[c[Bits]];
+  spec.quant_block = 128;
+  spec.select_block = selects[c[Select]];
+  spec.pseudo_max = pseudoMaxima[c[PseudoMax]];
+  return {spec,
           archs[c[Arch]],
           lengths[c[Lengths]],
           deltas[c[Delta]],
@@ -84,7 +95,8 @@ std::string MatrixCase::describe() const {
   for (size_t i = 0; i < lengths.size(); ++i)
     os << (i ? "," : "") << lengths[i];
   os << " delta=" << delta << " splits=" << splits << " lag=" << lag
-     << " content=" << contents[int(content)];
+     << " content=" << contents[int(content)]
+     << " pseudo_max=" << (spec.pseudo_max ? "refined" : "scan");
   return os.str();
 }
 

@@ -117,8 +117,14 @@ TEST_P(OtherPrograms, ExactAttention) {
   }
 }
 
-TEST_P(OtherPrograms, SplitExecution) {
-  const ffdSpec &spec = GetParam().spec;
+class SplitExecution
+    : public testing::TestWithParam<std::tuple<ProgramCase, int>> {};
+
+/// Of both pseudo-maxima: the selector writes the mask that has the ends.
+TEST_P(SplitExecution, MatchesReference) {
+  const auto &[program, pseudoMax] = GetParam();
+  ffdSpec spec = program.spec;
+  spec.pseudo_max = pseudoMax;
   CaseShape shape;
   shape.spec = spec;
   shape.lengths = {700, 0, 100, 128, 389};
@@ -126,7 +132,7 @@ TEST_P(OtherPrograms, SplitExecution) {
   shape.keySpread = 0.5;
   RandomCase c(shape, 4);
   EmulatedKernel::Options options;
-  options.arch = GetParam().arch;
+  options.arch = program.arch;
   options.fuse = false;
   std::string error;
   EmulatedDecode decode(spec, options, error);
@@ -137,5 +143,10 @@ TEST_P(OtherPrograms, SplitExecution) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Programs, OtherPrograms, testing::ValuesIn(cases));
+INSTANTIATE_TEST_SUITE_P(
+    Programs, SplitExecution,
+    testing::Combine(testing::ValuesIn(cases),
+                     testing::Values(FFD_PSEUDO_MAX_SCAN,
+                                     FFD_PSEUDO_MAX_REFINED)));
 
 } // namespace

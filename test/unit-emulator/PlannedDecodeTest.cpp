@@ -29,14 +29,15 @@ struct Results {
   }
 };
 
-/// Head dim, group, query tokens, element, architecture.
-using Shape = std::tuple<int, int, int, int, const char *>;
+/// Head dim, group, query tokens, element, architecture, pseudo-max.
+using Shape = std::tuple<int, int, int, int, const char *, int>;
 
 class PlannedDecode : public testing::TestWithParam<Shape> {
 protected:
   void SetUp() override {
-    auto [headDim, group, tokens, element, arch] = GetParam();
+    auto [headDim, group, tokens, element, arch, pseudoMax] = GetParam();
     shape.spec = makeSpec(headDim, 64, group, element);
+    shape.spec.pseudo_max = pseudoMax;
     shape.spec.query_tokens = tokens;
     shape.lengths = {560, 200, 0, 700, 40};
     shape.lag = tokens - 1;
@@ -167,8 +168,12 @@ TEST_P(PlannedDecode, BadNumbersStayInTheirSequence) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Some, PlannedDecode,
-                         testing::Values(Shape{64, 4, 1, FFD_F16, "sm_90a"},
-                                         Shape{128, 2, 3, FFD_BF16, "sm_80"}));
+constexpr int kScan = FFD_PSEUDO_MAX_SCAN, kRefined = FFD_PSEUDO_MAX_REFINED;
+INSTANTIATE_TEST_SUITE_P(
+    Some, PlannedDecode,
+    testing::Values(Shape{64, 4, 1, FFD_F16, "sm_90a", kScan},
+                    Shape{128, 2, 3, FFD_BF16, "sm_80", kScan},
+                    Shape{64, 2, 2, FFD_BF16, "sm_80", kRefined},
+                    Shape{128, 4, 1, FFD_F16, "sm_90a", kRefined}));
 
 } // namespace

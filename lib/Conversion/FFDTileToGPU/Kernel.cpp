@@ -148,6 +148,8 @@ void KernelEmitter::storeCoordinates() {
     b.store(b.pack({sequence, head, length, delta}),
             shared(plan.coordinates + 16), 16);
     b.store(place, shared(plan.place), 4);
+    if (plan.traits.keepsEnds)
+      b.store(committed, shared(plan.committed), 4);
     if (plan.traits.refines)
       b.store(b.c32(0), shared(plan.keptSum), 4);
   });

@@ -62,8 +62,8 @@ private:
   /// not live through the scan.
   void emitCoordinates(bool again);
   void emitLaneCoordinates(bool again);
-  /// Puts row, split, splits, first, sequence, head, length, delta and place
-  /// where later parts find them.
+  /// Puts row, split, splits, first, sequence, head, length, delta, place and
+  /// maybe the committed blocks where later parts find them.
   void storeCoordinates();
   LogicalResult emitOp(Operation *op);
   LogicalResult emitDistribute(TileDistributeOp loop);
@@ -101,9 +101,23 @@ private:
   /// the last n - 1 - i. Not positive if there are none.
   Value seenBy(Value headInGroup, Value tokens);
 
+  /// The query times the scales of a block.
+  struct Folded {
+    SmallVector<Value> tiles;   ///< B operands per query tile
+    SmallVector<Value> centres; ///< 2 L sum Q per query tile
+  };
+
   // PseudoMax.cpp: pseudo-max, threshold, first state.
   void loadCandidatePage(Value blocks);
   void loadCandidates();
+  Value firstCandidateTile();
+  Value candidateResiduals();
+  void prefetchResiduals();
+  /// Scores this lane's two tokens of a tile of a candidate block and takes
+  /// them into `best`, per query tile: S of scan_c2's 2 S - 2 L sum Q, or with
+  /// residuals the 2 S of refined scores.
+  void scoreCandidateTile(const Folded &folded, Value codes, Value residuals,
+                          SmallVector<Value> &best);
   /// How the tokens of the tail are dealt for scoring, in steps of a warp.
   struct TailDeal {
     int64_t heads;   ///< of a query tile, that a warp scores at once
@@ -145,6 +159,9 @@ private:
                                   Value parity);
   void emitPlainMasks(TileDistributeOp loop, Value iteration0, Value count);
   Value emitBlockMask(Value stageAddress, ThresholdValue threshold);
+  /// Tiles that are kept in any case (select_c6) of the block of this lane's
+  /// iteration, a bit each.
+  Value keptEnds(Value iteration0);
   void park(StateValue &state);
   void unpark(StateValue &state);
   void storeKept(Value mask, Value block, Value condition);
@@ -152,14 +169,11 @@ private:
   void addKeptCount(Value count);
 
   // Pieces of the scan that candidates and share have in common.
-  struct Folded {
-    SmallVector<Value> tiles;   ///< B operands per query tile
-    SmallVector<Value> centres; ///< 2 L sum Q per query tile
-  };
   Folded foldScales(Value scales);
   Value loadFragment(Value address, int64_t groupStride, bool constant,
                      Value condition = {});
   Value loadTileCodes(Value block, Value tile, Value condition = {});
+  Value loadTileResiduals(Value residuals, Value tile, Value condition = {});
   /// The address of a page's part of a plane for this row's kv head.
   Value slotOf(Value page);
 
@@ -246,12 +260,13 @@ private:
   DenseMap<Value, TileDistributeOp> worklists; ///< loops not yet emitted
   std::optional<Share> share;
   bool ringStarted = false;
-  /// Scales and codes of the candidate blocks, loaded early.
+  /// What the candidate blocks are scored by, loaded early.
   struct Candidates {
     Value some; ///< i1: there are committed blocks
     Value page; ///< i32: of this warp's candidate
     Value scales;
     SmallVector<Value> codes;
+    SmallVector<Value> residuals; ///< of a refined pseudo-max, maybe late
   };
   std::optional<Candidates> candidates;
   std::optional<ScanQuery> earlyQuery;

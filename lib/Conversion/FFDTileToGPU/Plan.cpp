@@ -18,6 +18,9 @@ ProgramTraits ProgramTraits::of(TileTeamsOp teams) {
   ProgramTraits traits;
   teams.walk([&](Operation *op) {
     traits.scans |= isa<TileScanOp>(op);
+    if (auto scan = dyn_cast<TileScanOp>(op))
+      traits.refinedMax |= bool(scan.getBody());
+    traits.keepsEnds |= isa<TileKeepEndsOp>(op);
     traits.refines |= isa<TileRefineOp>(op);
     auto loop = dyn_cast<TileDistributeOp>(op);
     if (loop && loop.getDomain() == Domain::share)
@@ -79,7 +82,9 @@ void KernelPlan::assignOffsets() {
   shift = take(4);
   flag = take(4);
   coordinates = take(32);
-  place = take(4);
+  // The row's committed blocks stand after its place.
+  place = take(traits.keepsEnds ? 8 : 4);
+  committed = place + 4;
   keptSum = take(4);
   sharedBytes = next;
 }

@@ -24,9 +24,11 @@ inline constexpr int64_t kMergedPartBytes = 32;
 
 /// What a tile program does, as far as sizes depend on it.
 struct ProgramTraits {
-  bool scans = false;   ///< some loop scans thumbnails
-  bool refines = false; ///< a work list is refined
-  bool rings = false;   ///< the share of a team is scanned (from a ring)
+  bool scans = false;      ///< some loop scans thumbnails
+  bool refines = false;    ///< a work list is refined
+  bool rings = false;      ///< the share of a team is scanned (from a ring)
+  bool refinedMax = false; ///< the pseudo-max reads residuals (select_c5)
+  bool keepsEnds = false;  ///< both ends of a row are kept (select_c6)
   static ProgramTraits of(TileTeamsOp teams);
 };
 
@@ -66,6 +68,12 @@ struct KernelPlan {
   /// query is quantised.
   bool candidatesEarly() const {
     return 16 / warps * codeWords + 4 * groups <= 32;
+  }
+  /// Whether their residuals may wait there too; else they are brought into the
+  /// L2 cache meanwhile.
+  bool residualsEarly() const {
+    return candidatesEarly() &&
+           16 / warps * (codeWords + 4 * groups) + 4 * groups <= 64;
   }
   /// Whether the CTA keeps its coordinates in shared memory, so that they need
   /// not live in registers through the scan. They are written before a barrier,
@@ -118,7 +126,7 @@ struct KernelPlan {
   // Offsets in shared memory.
   int64_t ring, mergeSums, scanQuery, refineQuery, pages, keep, queue, barriers,
       unit, bad, factor, inverse, shift, rowMax, tailBad, flag, coordinates,
-      place, keptSum, sharedBytes;
+      place, committed, keptSum, sharedBytes;
 
   void assignOffsets();
 };

@@ -226,6 +226,8 @@ void KernelEmitter::startLoads() {
     GPURingInitOp::create(b, plan.copies, warpBarriers, plan.barriersPerWarp());
   if (candidateLoop && plan.candidatesEarly())
     loadCandidates();
+  if (candidateLoop && plan.traits.refinedMax && !plan.residualsEarly())
+    prefetchResiduals();
 }
 
 LogicalResult KernelEmitter::emitQuery(TileQueryOp op) {

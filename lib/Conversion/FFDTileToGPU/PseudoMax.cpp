@@ -17,6 +17,7 @@ using namespace mlir;
 using namespace mlir::ffd;
 
 static constexpr int64_t kNoScore = -(int64_t(1) << 30);
+static constexpr int64_t kResidualBits = 8;
 
 Value KernelEmitter::slotOf(Value page) {
   return b.add(b.mul(b.zext64(page), b.zext64(arg(KernelArg::kv_heads))),
@@ -38,6 +39,14 @@ Value KernelEmitter::loadTileCodes(Value block, Value tile, Value condition) {
   return b.pack(words);
 }
 
+/// A tile's residuals, of a page's part of their plane.
+Value KernelEmitter::loadTileResiduals(Value residuals, Value tile,
+                                       Value condition) {
+  Value first = b.at(residuals, scaled(tile, plan.layout.residualTileBytes()));
+  return loadFragment(b.at(first, b.shl(lane, 4)), 512, /*constant=*/true,
+                      condition);
+}
+
 /// Half of the warps take the tiles of block 0, half those of the last block.
 void KernelEmitter::loadCandidatePage(Value blocks) {
   candidates.emplace();
@@ -50,6 +59,16 @@ void KernelEmitter::loadCandidatePage(Value blocks) {
                               candidates->some);
 }
 
+/// The first of the tiles that this warp scores of its candidate block.
+Value KernelEmitter::firstCandidateTile() {
+  return b.mul(b.band(warp, plan.warps / 2 - 1), 16 / plan.warps);
+}
+
+Value KernelEmitter::candidateResiduals() {
+  return b.at(arg(KernelArg::residuals),
+              b.mul(slotOf(candidates->page), plan.layout.residualBytes()));
+}
+
 void KernelEmitter::loadCandidates() {
   int64_t perWarp = 16 / plan.warps;
   Value base =
@@ -58,10 +77,30 @@ void KernelEmitter::loadCandidates() {
   candidates->scales =
       loadFragment(b.at(b.at(base, plan.layout.codeBytes()), b.shl(tq, 4)), 64,
                    /*constant=*/true, candidates->some);
-  Value first = b.mul(b.band(warp, plan.warps / 2 - 1), perWarp);
+  Value first = firstCandidateTile();
   for (int64_t i = 0; i < perWarp; ++i)
     candidates->codes.push_back(
         loadTileCodes(base, b.add(first, i), candidates->some));
+  if (!plan.traits.refinedMax || !plan.residualsEarly())
+    return;
+  for (int64_t i = 0; i < perWarp; ++i)
+    candidates->residuals.push_back(loadTileResiduals(
+        candidateResiduals(), b.add(first, i), candidates->some));
+}
+
+/// The tiles of a warp lie one after the other: a lane for each line.
+void KernelEmitter::prefetchResiduals() {
+  int64_t tileBytes = plan.layout.residualTileBytes();
+  int64_t bytes = 16 / plan.warps * tileBytes;
+  Value from =
+      b.at(candidateResiduals(), b.add(scaled(firstCandidateTile(), tileBytes),
+                                       b.zext64(b.shl(lane, 7))));
+  for (int64_t line = 0; line < bytes; line += 32 * 128) {
+    Value wanted = candidates->some;
+    if (int64_t rest = (bytes - line) / 128; rest < 32)
+      wanted = b.band(wanted, b.lt(lane, rest));
+    b.ifThen(wanted, [&] { GPUPrefetchOp::create(b, b.at(from, line)); });
+  }
 }
 
 KernelEmitter::Folded KernelEmitter::foldScales(Value scales) {
@@ -83,15 +122,54 @@ KernelEmitter::Folded KernelEmitter::foldScales(Value scales) {
   return folded;
 }
 
+void KernelEmitter::scoreCandidateTile(const Folded &folded, Value codes,
+                                       Value residuals,
+                                       SmallVector<Value> &best) {
+  SmallVector<Value> zeros(plan.scanTiles, b.c32(0));
+  Type type = b.words(2 * plan.scanTiles);
+  Value sums = GPUScanTileOp::create(b, type, codes, folded.tiles, zeros,
+                                     plan.bits),
+        rests;
+  // Residuals lie as codes of eight bits would.
+  if (residuals)
+    rests = GPUScanTileOp::create(b, type, residuals, folded.tiles, zeros,
+                                  kResidualBits);
+  // 255 sum Q, from (2^b - 1) sum Q.
+  int64_t wider = ((int64_t(1) << kResidualBits) - 1) / plan.spec.getTwiceL();
+  for (int64_t i = 0; i < plan.scanTiles; ++i) {
+    SmallVector<Value> scores;
+    for (int64_t half : {0, 1}) {
+      Value sum = b.get(sums, 2 * i + half);
+      if (half == 1 && plan.bits < 8)
+        sum = b.sar(sum, plan.bits);
+      if (!residuals) {
+        scores.push_back(sum);
+        continue;
+      }
+      // r_int, and what of it is whole units (select_c5).
+      Value rest = b.sub(b.shl(b.get(rests, 2 * i + half), 1),
+                         b.mul(folded.centres[i], wider));
+      scores.push_back(b.add(b.shl(sum, 1), b.sar(rest, kResidualBits)));
+    }
+    Value most = b.smax(scores[0], scores[1]);
+    if (i < static_cast<int64_t>(best.size()))
+      best[i] = b.smax(best[i], most);
+    else
+      best.push_back(most);
+  }
+}
+
 LogicalResult KernelEmitter::emitCandidates(TileDistributeOp loop) {
-  for (TileScanOp scan : loop.getBody()->getOps<TileScanOp>())
-    if (scan.getBody())
-      return scan.emitOpError(
-          "takes residuals (pseudo_max = refined), expected "
-          "thumbnails alone (pseudo_max = scan): only the "
-          "CPU lowering has a refined pseudo-max");
-  if (failed(checkBody(loop, {"load_thumbnail", "scan"})))
+  SmallVector<StringRef> allowed = {"load_thumbnail", "scan"};
+  bool refined = plan.traits.refinedMax;
+  if (refined)
+    allowed.append({"full", "load_body"});
+  if (failed(checkBody(loop, allowed)))
     return failure();
+  for (TileScanOp scan : loop.getBody()->getOps<TileScanOp>())
+    if (refined && !scan.getBody())
+      return scan.emitOpError("takes no residuals, expected them of all "
+                              "candidates: another scan takes some");
   if (!candidates)
     loadCandidatePage(counts.lookup(loop.getOver().front()));
   if (!candidates->scales)
@@ -100,27 +178,21 @@ LogicalResult KernelEmitter::emitCandidates(TileDistributeOp loop) {
   value.tiles = b.ifElse(
       candidates->some, SmallVector<Type>(plan.scanTiles, b.i32()),
       [&] {
+        SmallVector<Value> residuals = candidates->residuals;
+        for (size_t i = 0; refined && i < candidates->codes.size(); ++i)
+          if (residuals.size() == i)
+            residuals.push_back(loadTileResiduals(
+                candidateResiduals(), b.add(firstCandidateTile(), i)));
         Folded folded = foldScales(candidates->scales);
-        SmallVector<Value> starts(plan.scanTiles, b.c32(0)), best;
-        for (Value codes : candidates->codes) {
-          Value scores =
-              GPUScanTileOp::create(b, b.words(2 * plan.scanTiles), codes,
-                                    folded.tiles, starts, plan.bits);
-          for (int64_t i = 0; i < plan.scanTiles; ++i) {
-            Value upper = b.get(scores, 2 * i + 1);
-            if (plan.bits < 8)
-              upper = b.sar(upper, plan.bits);
-            Value most = b.smax(b.get(scores, 2 * i), upper);
-            if (i < static_cast<int64_t>(best.size()))
-              best[i] = b.smax(best[i], most);
-            else
-              best.push_back(most);
-          }
-        }
+        SmallVector<Value> best;
+        for (auto [i, codes] : llvm::enumerate(candidates->codes))
+          scoreCandidateTile(folded, codes, refined ? residuals[i] : Value(),
+                             best);
         // a_int = 2 S - 2 L sum Q.
-        for (int64_t i = 0; i < plan.scanTiles; ++i)
-          best[i] = b.sub(b.shl(reduceRows(Reduction::max, best[i]), 1),
-                          folded.centres[i]);
+        for (int64_t i = 0; i < plan.scanTiles; ++i) {
+          Value most = reduceRows(Reduction::max, best[i]);
+          best[i] = b.sub(refined ? most : b.shl(most, 1), folded.centres[i]);
+        }
         return best;
       },
       [&] { return SmallVector<Value>(plan.scanTiles, b.c32(kNoScore)); });

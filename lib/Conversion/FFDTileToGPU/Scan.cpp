@@ -132,6 +132,20 @@ Value KernelEmitter::emitBlockMask(Value stageAddress,
   return GPUKeepMaskOp::create(b, b.i32(), bits, plan.layout.selectBlock);
 }
 
+Value KernelEmitter::keptEnds(Value iteration0) {
+  int64_t blockTiles = plan.tilesPerBlock();
+  int64_t tiles = blockTiles / plan.layout.selectsPerBlock();
+  int64_t first = (int64_t(1) << tiles) - 1;
+  int64_t last = first << (blockTiles - tiles);
+  Value block = b.add(b.add(share->first, warp),
+                      b.mul(b.add(iteration0, lane), share->stride));
+  // A round has blocks, so block 0 is one, and what a lane without a block
+  // has here nobody asks for.
+  Value newest = b.add(b.load(b.i32(), shared(plan.committed), 4), -1);
+  return b.bor(b.select(b.eq(block, 0), b.c32(first), b.c32(0)),
+               b.select(b.eq(block, newest), b.c32(last), b.c32(0)));
+}
+
 /// Scans `count` blocks of this warp; returns the ring's stage and parities.
 SmallVector<Value> KernelEmitter::emitScanLoop(TileDistributeOp loop,
                                                Value iteration0, Value count,
@@ -139,10 +153,13 @@ SmallVector<Value> KernelEmitter::emitScanLoop(TileDistributeOp loop,
                                                Value parity) {
   bool keeps = false;
   ThresholdValue threshold;
+  Value ends;
   for (Operation &op : *loop.getBody()) {
     keeps |= isa<TileStoreKeptOp>(op);
     if (auto reach = dyn_cast<TileReachOp>(op))
       threshold = thresholds.lookup(reach.getThreshold());
+    if (isa<TileKeepEndsOp>(op))
+      ends = keptEnds(iteration0);
   }
   return b.loop(
       b.c32(0), count, b.c32(1), {stage, parity},
@@ -164,6 +181,8 @@ SmallVector<Value> KernelEmitter::emitScanLoop(TileDistributeOp loop,
           Value next = b.add(i, plan.stages);
           fillStage(stage, shuffle(pages, next), b.lt(next, count));
         }
+        if (ends)
+          mask = b.bor(mask, shuffle(ends, i));
         if (plan.traits.refines)
           b.ifThen(b.band(b.eq(lane, 0), b.ne(mask, 0)), [&] {
             Value slot = b.add(b.mul(i, plan.warps), warp);
@@ -256,13 +275,27 @@ void KernelEmitter::unpark(StateValue &state) {
   }
 }
 
+/// A block has one mask here, so its ends are in it wherever it is used.
+static LogicalResult checkKeepEnds(TileDistributeOp loop) {
+  for (auto ends : loop.getBody()->getOps<TileKeepEndsOp>()) {
+    if (!ends.getMask().hasOneUse())
+      return ends.emitOpError("adds to a mask that is also used without the "
+                              "ends, expected no other use");
+    if (ends.getBlocks() != loop.getOver().front() ||
+        ends.getBlock() != loop.getBody()->getArgument(0))
+      return ends.emitOpError("is of another block or row than the loop's, "
+                              "expected that of the loop");
+  }
+  return success();
+}
+
 LogicalResult KernelEmitter::emitShare(TileDistributeOp loop,
                                        TileDistributeOp refine) {
   bool scans = plan.traits.rings;
   SmallVector<StringRef> allowed = {"load_kept", "full", "store_kept"};
   if (scans)
-    allowed = {"load_thumbnail", "scan", "reach", "store_kept"};
-  if (failed(checkBody(loop, allowed)))
+    allowed = {"load_thumbnail", "scan", "reach", "keep_ends", "store_kept"};
+  if (failed(checkBody(loop, allowed)) || failed(checkKeepEnds(loop)))
     return failure();
   if (refine && failed(checkBody(refine, {"load_thumbnail", "load_body",
                                           "refine", "accumulate"})))
