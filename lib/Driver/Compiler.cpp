@@ -134,6 +134,7 @@ struct KernelFacts {
   ::ffd::Program program = ::ffd::Program::Decode;
   unsigned teams = 0;
   bool refined = false; ///< the pseudo-max is
+  bool topDelta = false;
 
   explicit KernelFacts(ModuleOp module) {
     for (LLVM::LLVMFuncOp kernel : getKernels(module))
@@ -150,6 +151,7 @@ struct KernelFacts {
       }
       if (auto scan = dyn_cast<TileScanOp>(op))
         refined |= bool(scan.getBody());
+      topDelta |= isa<TileThresholdOp>(op);
       if (isa<TileExactExtentOp>(op))
         program = ::ffd::Program::Exact;
       if (isa<TileAppendExtentOp>(op))
@@ -163,7 +165,14 @@ struct KernelFacts {
 /// set.
 static FailureOr<std::string> finishPackage(::ffd::Package package,
                                             const KernelFacts &facts,
+                                            const CompilerOptions &options,
                                             std::string &error) {
+  if (facts.program == ::ffd::Program::Decode && !facts.topDelta &&
+      !options.anyRule) {
+    error = "the kernel does not keep blocks by 'top_delta', expected that: a "
+            "package does not name its rule";
+    return failure();
+  }
   package.program = facts.program;
   SpecAttr spec = facts.spec;
   package.spec = {static_cast<int32_t>(spec.getHeadDim()),
@@ -213,7 +222,7 @@ makePackage(ModuleOp module, const KernelFacts &facts, std::string ptx,
   package.sharedBytes = attribute(kSharedBytesAttr);
   package.ctasPerSm = attribute(kCtasAttr);
   package.payload = std::move(ptx);
-  return finishPackage(std::move(package), facts, error);
+  return finishPackage(std::move(package), facts, options, error);
 }
 
 /// Lowers tile programs for the CPU; returns the instruction set, this
@@ -257,7 +266,7 @@ static FailureOr<std::string> compileForCPU(ModuleOp module, Stage stage,
   package.target = "cpu:" + *isa;
   package.entry = facts.function;
   package.payload = std::move(*object);
-  return finishPackage(std::move(package), facts, error);
+  return finishPackage(std::move(package), facts, options, error);
 }
 
 static FailureOr<std::string> compileForGPU(ModuleOp module, Stage stage,

@@ -132,6 +132,7 @@ int ffdJitCompile(const ffdSpec *spec, const char *target, const char *program,
     return fail(result, messages.empty() ? "spec has a size of 0" : messages);
 
   options.fuse = !split;
+  options.anyRule = true;
   // The rule of the specification, unless there is another one.
   const std::string rule = selector.empty()
                                ? ::ffd::Selector().attribute(spec->pseudo_max)

@@ -342,6 +342,12 @@ Status Package::serialize(std::string &bytes) const {
   // Whatever is wrong with a field, the reader has the words for it.
   Package check;
   FFD_RETURN_IF_ERROR(parse(result.data(), result.size(), fileName(), check));
+  // A field that the header has no line for would come back as its default.
+  if (check.spec != spec)
+    return Status::invalid("kernel package '" + fileName() +
+                           "' would read back as '" + check.fileName() +
+                           "', expected a specification that packages hold: "
+                           "one with residuals");
   bytes = std::move(result);
   return Status::success();
 }

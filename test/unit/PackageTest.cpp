@@ -17,6 +17,7 @@
 #include "gtest/gtest.h"
 
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <unistd.h>
 
@@ -161,6 +162,34 @@ TEST(Package, WriterRefusesWhatTheReaderWould) {
   package = sample();
   package.spec.group = 0;
   EXPECT_FALSE(package.serialize(bytes).ok());
+}
+
+/// Every field of a specification comes back, or there is no package: a kernel
+/// must not pass for that of another specification.
+TEST(Package, NoFieldOfASpecificationIsLost) {
+  const ffdSpec before = sample().spec;
+  for (size_t field = 0; field < sizeof(ffdSpec) / 4; ++field)
+    for (int32_t value : {0, 1, 2, 3, 4, 8, 16, 32, 64, 80, 128, 256}) {
+      Package package = sample(), back;
+      std::memcpy(reinterpret_cast<char *>(&package.spec) + 4 * field, &value,
+                  4);
+      std::string bytes;
+      if (!package.serialize(bytes).ok())
+        continue;
+      ASSERT_TRUE(
+          Package::parse(bytes.data(), bytes.size(), "test", back).ok());
+      EXPECT_TRUE(back.spec == package.spec)
+          << "field " << field << " " << value;
+      EXPECT_EQ(back.fileName() == sample().fileName(), package.spec == before)
+          << "field " << field << " " << value;
+    }
+  Package package = sample();
+  package.spec.no_residuals = 1;
+  std::string bytes;
+  const Status status = package.serialize(bytes);
+  EXPECT_EQ(status.code(), StatusCode::InvalidArgument);
+  EXPECT_NE(status.message().find("one with residuals"), std::string::npos)
+      << status.message();
 }
 
 TEST(Package, Crc32IsZlibs) {

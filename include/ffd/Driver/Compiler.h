@@ -39,6 +39,9 @@ struct CompilerOptions {
   std::string element;
   /// Schedule overrides; 0 leaves the choice to the cost model.
   int64_t warps = 0, ctas = 0, stages = 0, slots = 0;
+  /// Packages of decodes by any rule: for who asked for the rule and keeps it. A
+  /// package does not say it; a loader takes every decode for one by top_delta.
+  bool anyRule = false;
 
   bool isCPU() const { return arch == "cpu"; }
 };
