@@ -142,7 +142,8 @@ ffdStatus ffdKernelDecode(const ffdKernel *kernel, const ffdDecodeArgs *args,
 static Status takeCacheOptions(const ffdCacheOptions *from,
                                ffdCacheOptions &options) {
   ffdCacheOptionsInit(&options);
-  return takeOptions("ffdCacheOptions", from, options);
+  return takeOptions("ffdCacheOptions", from, options,
+                     offsetof(ffdCacheOptions, piece_tokens));
 }
 
 ffdStatus ffdCacheMeasure(const ffdCacheOptions *options,
@@ -279,7 +280,9 @@ ffdStatus ffdAppend(ffdCache *cache, const ffdAppendBatch *batch,
   return onCache(cache, [&](PagedCache &c) {
     ffdAppendBatch b;
     ffdAppendBatchInit(&b);
-    FFD_RETURN_IF_ERROR(takeOptions("ffdAppendBatch", batch, b));
+    FFD_RETURN_IF_ERROR(
+        takeOptions("ffdAppendBatch", batch, b,
+                    offsetof(ffdAppendBatch, device_sequences)));
     return c.append(b, stream);
   });
 }
@@ -296,7 +299,9 @@ ffdStatus ffdDecode(ffdCache *cache, const ffdDecodeBatch *batch,
   return onCache(cache, [&](PagedCache &c) {
     ffdDecodeBatch b;
     ffdDecodeBatchInit(&b);
-    FFD_RETURN_IF_ERROR(takeOptions("ffdDecodeBatch", batch, b));
+    FFD_RETURN_IF_ERROR(
+        takeOptions("ffdDecodeBatch", batch, b,
+                    offsetof(ffdDecodeBatch, device_sequences)));
     return c.decode(b, stream);
   });
 }

@@ -85,12 +85,14 @@ inline ffdStatus toCode(const Status &status) {
 ffdStatus setLastError(const Status &status);
 
 /// Copies a caller's options of whatever size over the defaults in `options`.
-/// `minimum` is the size of the struct's first version.
+/// `minimum` is the size of the struct's first version: where its first later
+/// field begins, or all of it.
 Status takeStruct(const char *name, const void *from, size_t minimum,
                   void *options, size_t size);
 template <typename T>
-Status takeOptions(const char *name, const T *from, T &options) {
-  Status status = takeStruct(name, from, sizeof(T), &options, sizeof(T));
+Status takeOptions(const char *name, const T *from, T &options,
+                   size_t minimum = sizeof(T)) {
+  Status status = takeStruct(name, from, minimum, &options, sizeof(T));
   options.struct_size = sizeof(T);
   return status;
 }

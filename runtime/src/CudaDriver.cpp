@@ -49,7 +49,8 @@ constexpr unsigned kPortable = 1, kDeviceMap = 2;
 /// Dynamic shared memory that needs no opting in.
 constexpr int kDefaultShared = 48 * 1024;
 
-/// CUDA_MEMCPY2D.
+/// CUDA_MEMCPY2D. Passed as an address of anything: in a check of calls through
+/// pointers a type of this file alone would be no one else's.
 struct Copy2D {
   struct Side {
     size_t x, y;
@@ -108,7 +109,7 @@ constexpr unsigned kUnifiedMemory = 4;
     (void *, CUdeviceptr, size_t, Handle))                                     \
   X(memcpyDtoDAsync, "cuMemcpyDtoDAsync_v2",                                   \
     (CUdeviceptr, CUdeviceptr, size_t, Handle))                                \
-  X(memcpy2DAsync, "cuMemcpy2DAsync_v2", (const Copy2D *, Handle))             \
+  X(memcpy2DAsync, "cuMemcpy2DAsync_v2", (const void *, Handle))               \
   X(memsetD8Async, "cuMemsetD8Async",                                          \
     (CUdeviceptr, unsigned char, size_t, Handle))                              \
   X(memHostAlloc, "cuMemHostAlloc", (void **, size_t, unsigned))               \

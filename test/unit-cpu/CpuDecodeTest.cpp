@@ -217,6 +217,44 @@ TEST_P(CpuDecodeTest, MatchesTheReference) {
   }
 }
 
+/// Pieces none of whose blocks is kept add nothing: those in the middle of one
+/// sequence, and all of another, whose tail has all the weight.
+TEST_P(CpuDecodeTest, PiecesThatKeepNothing) {
+  for (const ffdSpec &spec :
+       {makeSpec(64, 64, 3, FFD_F16, 2, 32), makeSpec(128, 48, 4, FFD_BF16, 4),
+        makeSpec(80, 80, 1, FFD_F16, 8, 128)}) {
+    SCOPED_TRACE(specName(spec));
+    Kernel kernel(spec, GetParam(), Program::Decode);
+    CaseShape shape;
+    shape.spec = spec;
+    shape.lengths = {1580, 1300, 0};
+    shape.delta = 2;
+    shape.keySpread = 0.3;
+    RandomCase decode(shape, 6);
+    decode.oppose(0, 256, 1280);
+    decode.oppose(1, 0, 1280);
+    const Result expected = reference(decode);
+    const int64_t selects = 128 / spec.select_block;
+    for (int64_t row = 0; row < 2 * shape.kvHeads; ++row) {
+      const auto kept = expected.kept.begin() + row * decode.args.kept_stride;
+      const bool all = row >= shape.kvHeads;
+      EXPECT_EQ(
+          std::count(kept + (all ? 0 : 2 * selects), kept + 10 * selects, 1), 0)
+          << "row " << row;
+      EXPECT_EQ(std::count(kept, kept + 12 * selects, 1) > 0, !all)
+          << "row " << row;
+    }
+    for (int32_t splits : {1, 6, 12}) { // 12 blocks or 10
+      SCOPED_TRACE("splits " + std::to_string(splits));
+      clear(decode);
+      kernel.run(decode.args, decode.cache->rows(), splits);
+      const Result actual = resultOf(decode);
+      EXPECT_EQ(actual.kept, expected.kept);
+      expectClose(actual, expected, decode.queryHeads() * spec.value_dim);
+    }
+  }
+}
+
 /// The same residuals in one block and in several, which may be one block or
 /// none, with tails and without.
 TEST_P(CpuDecodeTest, RefinedPseudoMax) {

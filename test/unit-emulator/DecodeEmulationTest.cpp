@@ -14,6 +14,7 @@
 
 #include "ffd/Float16.h"
 
+#include <algorithm>
 #include <ctime>
 #include <tuple>
 
@@ -82,6 +83,36 @@ TEST_P(LongRows, MatchAndDoNotDependOnTheSchedule) {
       EXPECT_TRUE(bits == first) << "seed " << seed;
   }
   EXPECT_TRUE(matchesReference(c));
+}
+
+/// Pieces none of whose blocks is kept add nothing: those in the middle of one
+/// sequence, and all of another, whose tail has all the weight.
+TEST_P(LongRows, PiecesThatKeepNothing) {
+  for (const ffdSpec &spec : {makeSpec(64, 64, 4, FFD_F16, 2, 32),
+                              makeSpec(128, 48, 1, FFD_BF16, 4)}) {
+    CaseShape shape;
+    shape.spec = spec;
+    shape.lengths = {1580, 1300, 0};
+    shape.delta = 2;
+    shape.keySpread = 0.3;
+    std::string error;
+    EmulatedDecode decode(spec, GetParam(), error);
+    ASSERT_EQ(error, "");
+    for (int splits : {12, 0}) { // 12 blocks or 10; 0: a plan
+      RandomCase c(shape, 6);
+      c.oppose(0, 256, 1280);
+      c.oppose(1, 0, 1280);
+      const emulator::Report report = decode.run(c, splits, {});
+      ASSERT_TRUE(report.ok) << report.str();
+      EXPECT_TRUE(matchesReference(c)) << "splits " << splits;
+      const int64_t selects = 128 / spec.select_block;
+      const uint8_t *kept = c.kept.data();
+      EXPECT_EQ(std::count(kept + 2 * selects, kept + 10 * selects, 1), 0);
+      EXPECT_GT(std::count(kept, kept + 12 * selects, 1), 0);
+      kept += shape.kvHeads * c.args.kept_stride;
+      EXPECT_EQ(std::count(kept, kept + 10 * selects, 1), 0);
+    }
+  }
 }
 
 /// Group, query tokens, head dim, element, scan bits, architecture, splits.

@@ -10,11 +10,15 @@
 //===----------------------------------------------------------------------===//
 
 #include "ApiCase.h"
+#include "FakeCuda.h"
 
 #include "gtest/gtest.h"
 
 #include <cmath>
+#include <cstddef>
 #include <cstring>
+#include <dlfcn.h>
+#include <memory>
 #include <vector>
 
 using namespace ffd;
@@ -99,6 +103,97 @@ TEST(ApiContext, BadOptions) {
   ffdContextDestroy(context);
 }
 
+/// Calls with every size that the struct of an older program may have, with no
+/// memory or with garbage behind it; what is too short for the first version is
+/// refused.
+template <typename T, typename Call>
+void callWithEverySize(const T &options, size_t first, Call call) {
+  for (size_t size = first - 1; size <= sizeof(T); ++size)
+    for (size_t spare : {size_t(0), sizeof(T) - size}) {
+      std::unique_ptr<char[]> memory(new char[size + spare]);
+      std::memset(memory.get(), 0xFF, size + spare);
+      std::memcpy(memory.get(), &options, size);
+      std::memcpy(memory.get(), &size, sizeof size);
+      EXPECT_EQ(call(reinterpret_cast<const T *>(memory.get())),
+                size < first ? FFD_INVALID_ARGUMENT : FFD_SUCCESS)
+          << size << " of " << sizeof(T) << " bytes: " << ffdLastErrorMessage();
+    }
+}
+
+TEST(ApiContext, OlderCallers) {
+  ffdContextOptions context;
+  ffdContextOptionsInit(&context);
+  context.threads = 1;
+  callWithEverySize(context, sizeof context, [](const ffdContextOptions *o) {
+    ffdContext *created = nullptr;
+    const ffdStatus status = ffdContextCreate(o, &created);
+    ffdContextDestroy(created);
+    return status;
+  });
+  const ffdCacheOptions small = ApiCase::small();
+  const size_t first = offsetof(ffdCacheOptions, piece_tokens);
+  callWithEverySize(small, first, [](const ffdCacheOptions *o) {
+    ffdCache *created = nullptr;
+    const ffdStatus status = ffdCacheCreate(referenceContext(), o, &created);
+    ffdCacheDestroy(created);
+    return status;
+  });
+  callWithEverySize(small, first, [](const ffdCacheOptions *o) {
+    ffdCacheSizes sizes = {};
+    sizes.struct_size = sizeof sizes;
+    return ffdCacheMeasure(o, &sizes);
+  });
+  callWithEverySize(small, first, [](const ffdCacheOptions *o) {
+    int64_t pages = 0;
+    return ffdCacheFit(o, 1 << 30, &pages, nullptr);
+  });
+
+  ApiCase c(small);
+  const int32_t a = c.create();
+  HostBuffer q, out;
+  ASSERT_TRUE(q.allocate("q", c.queryHeads() * 128 * 2, 0).ok());
+  ASSERT_TRUE(out.allocate("out", c.queryHeads() * 128 * 4, 0).ok());
+  ffdAppendBatch append;
+  ffdAppendBatchInit(&append);
+  append.count = 1;
+  append.sequences = &a;
+  append.k = append.v = q.data();
+  callWithEverySize(append, offsetof(ffdAppendBatch, device_sequences),
+                    [&](const ffdAppendBatch *batch) {
+                      return ffdAppend(c.cache, batch, nullptr);
+                    });
+  ffdDecodeBatch decode;
+  ffdDecodeBatchInit(&decode);
+  decode.count = 1;
+  decode.sequences = &a;
+  decode.q = q.data();
+  decode.out = out.as<float>();
+  callWithEverySize(decode, offsetof(ffdDecodeBatch, device_sequences),
+                    [&](const ffdDecodeBatch *batch) {
+                      return ffdDecode(c.cache, batch, nullptr);
+                    });
+}
+
+/// Results fill what the caller's struct has, and no byte more.
+TEST(ApiContext, OlderResults) {
+  const ffdCacheOptions options = ApiCase::small();
+  ffdCacheSizes all = {};
+  all.struct_size = sizeof all;
+  FFD_OK(ffdCacheMeasure(&options, &all));
+  for (size_t size = sizeof size; size <= sizeof all; ++size) {
+    alignas(ffdCacheSizes) char bytes[sizeof all + 1];
+    std::memset(bytes, 0x5A, sizeof bytes);
+    std::memcpy(bytes, &size, sizeof size);
+    FFD_OK(ffdCacheMeasure(&options, reinterpret_cast<ffdCacheSizes *>(bytes)));
+    EXPECT_EQ(std::memcmp(bytes + sizeof size,
+                          reinterpret_cast<char *>(&all) + sizeof size,
+                          size - sizeof size),
+              0);
+    for (size_t i = size; i < sizeof bytes; ++i)
+      EXPECT_EQ(bytes[i], 0x5A) << i << " of " << size;
+  }
+}
+
 TEST(ApiContext, DriverThatIsMissing) {
   ffdContextOptions options;
   ffdContextOptionsInit(&options);
@@ -108,6 +203,45 @@ TEST(ApiContext, DriverThatIsMissing) {
   EXPECT_EQ(ffdContextCreate(&options, &context), FFD_NOT_FOUND);
   EXPECT_NE(std::string(ffdLastErrorMessage()).find("install"),
             std::string::npos);
+}
+
+/// A library that is no driver, or one from before the functions that the
+/// runtime calls.
+TEST(ApiContext, DriverThatIsTooOld) {
+  ffdContextOptions options;
+  ffdContextOptionsInit(&options);
+  options.device = FFD_DEVICE_CUDA;
+  options.cuda_driver = FFD_OLD_CUDA;
+  ffdContext *context = nullptr;
+  EXPECT_EQ(ffdContextCreate(&options, &context), FFD_UNSUPPORTED);
+  EXPECT_EQ(std::string(ffdLastErrorMessage()),
+            std::string("the CUDA driver library '") + FFD_OLD_CUDA +
+                "' lacks the function 'cuStreamGetCaptureInfo_v2'; install a "
+                "driver that supports CUDA 11.4 or newer");
+  EXPECT_EQ(context, nullptr);
+}
+
+TEST(ApiContext, DriverThatDoesNotStart) {
+  auto *fake = reinterpret_cast<FakeCudaState *(*)()>(
+      dlsym(dlopen(FFD_FAKE_CUDA, RTLD_NOW), "fakeCudaState"))();
+  ffdContextOptions options;
+  ffdContextOptionsInit(&options);
+  options.device = FFD_DEVICE_CUDA;
+  options.cuda_driver = FFD_FAKE_CUDA;
+  ffdContext *context = nullptr;
+  fake->initResult = 100; // CUDA_ERROR_NO_DEVICE
+  EXPECT_EQ(ffdContextCreate(&options, &context), FFD_NOT_FOUND);
+  EXPECT_NE(std::string(ffdLastErrorMessage()).find("finds no device"),
+            std::string::npos)
+      << ffdLastErrorMessage();
+  fake->initResult = 803; // CUDA_ERROR_SYSTEM_DRIVER_MISMATCH
+  EXPECT_EQ(ffdContextCreate(&options, &context), FFD_DEVICE_ERROR);
+  EXPECT_NE(std::string(ffdLastErrorMessage()).find("(803)"), std::string::npos)
+      << ffdLastErrorMessage();
+  fake->initResult = 0;
+  EXPECT_EQ(context, nullptr);
+  FFD_OK(ffdContextCreate(&options, &context));
+  ffdContextDestroy(context);
 }
 
 TEST(ApiContext, NoKernelAnywhere) {

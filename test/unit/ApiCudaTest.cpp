@@ -26,6 +26,8 @@
 #include <cstring>
 #include <dlfcn.h>
 #include <functional>
+#include <mutex>
+#include <thread>
 #include <unistd.h>
 
 using namespace ffd;
@@ -34,9 +36,13 @@ namespace {
 
 ffdSpec theSpec;
 ffdPlanArgs lastPlan;
+std::mutex planMutex;
 void append(const ffdAppendArgs *args) { referenceAppend(theSpec, *args); }
 void plan(const ffdPlanArgs *args) {
-  lastPlan = *args;
+  {
+    std::lock_guard<std::mutex> lock(planMutex);
+    lastPlan = *args;
+  }
   PlanOptions options;
   options.batch = args->batch;
   options.kvHeads = args->kv_heads;
@@ -355,7 +361,7 @@ TEST_F(ApiCuda, LayersShareAPlan) {
   const auto plansOf = [&](const std::vector<int32_t> &slots) {
     fake->plans = 0;
     c.check(slots); // of both layers
-    return fake->plans;
+    return fake->plans.load();
   };
   EXPECT_EQ(plansOf({0, 1, 2}), 1);
   EXPECT_EQ(plansOf({0, 1, 2}), 0) << "nothing has changed";
@@ -420,7 +426,7 @@ TEST_F(ApiCuda, GraphsPlanForThemselves) {
     fake->plans = 0;
     EXPECT_TRUE(graph.launch().ok());
     fake->kernel = kernel;
-    return fake->plans;
+    return fake->plans.load();
   };
   const auto layers = [&](auto call) {
     call(0);
@@ -576,6 +582,139 @@ TEST_F(ApiCuda, PiecesOfABatchInvariantCache) {
   EXPECT_STREQ(ffdLastErrorMessage(),
                "'ffdCacheOptions' field 'piece_tokens' is 128, expected 0 "
                "without batch_invariant");
+}
+
+/// The pool is empty in the middle of a batch: no sequence of it gets a token.
+TEST_F(ApiCuda, OutOfPagesChangesNothing) {
+  ffdCacheOptions o = options();
+  o.pages = 4;
+  ApiCase c(o, 1, context);
+  const int32_t a = c.create(), b = c.create(), d = c.create();
+  ASSERT_EQ(c.append({a, b}, {200, 100}), FFD_SUCCESS) << ffdLastErrorMessage();
+  EXPECT_EQ(c.append({d, a, b}, {1, 200, 300}), FFD_OUT_OF_PAGES);
+  EXPECT_STREQ(ffdLastErrorMessage(),
+               "the cache has 3 of 4 pages free, expected at least the 5 that "
+               "are needed");
+  c.check({a, b, d});
+  int32_t errors = -1;
+  FFD_OK(ffdCacheGetErrors(c.cache, &errors, nullptr));
+  EXPECT_EQ(errors, 0) << "the device was not asked";
+  ASSERT_EQ(c.append({d, b, a}, {1, 200, 56}), FFD_SUCCESS)
+      << ffdLastErrorMessage();
+  c.check({a, b, d});
+}
+
+TEST_F(ApiCuda, CallersPagesAreChecked) {
+  ffdCacheOptions o = options();
+  o.caller_pages = 1;
+  ApiCase c(o, 1, context);
+  const int32_t a = c.create();
+  EXPECT_EQ(c.append({a}, {128}), FFD_OUT_OF_PAGES);
+  const int32_t pages[] = {int32_t(o.pages) - 1, 0}, bad[] = {3, -1};
+  const int32_t large = int32_t(o.pages);
+  for (const int32_t *page : {&bad[1], &large})
+    EXPECT_EQ(ffdSequenceSetPages(c.cache, a, 0, page, 1, nullptr),
+              FFD_INVALID_ARGUMENT);
+  EXPECT_EQ(ffdSequenceSetPages(c.cache, a, 0, bad, 2, nullptr),
+            FFD_INVALID_ARGUMENT);
+  EXPECT_EQ(c.append({a}, {128}), FFD_OUT_OF_PAGES)
+      << "nor is the good one set";
+  FFD_OK(ffdSequenceSetPages(c.cache, a, 0, pages, 2, nullptr));
+  ASSERT_EQ(c.append({a}, {300}), FFD_SUCCESS) << ffdLastErrorMessage();
+  c.check({a});
+}
+
+/// Views into a fused buffer; what a GPU cannot load 16 bytes at a time from is
+/// refused.
+TEST_F(ApiCuda, StridedAndMisalignedInputs) {
+  ffdCacheOptions o = options();
+  o.layers = 1;
+  ApiCase c(o, 2, context);
+  const int32_t a = c.create();
+  ASSERT_EQ(c.append({a}, {300}), FFD_SUCCESS) << ffdLastErrorMessage();
+  const int32_t b = c.create();
+  c.tokens[b] = c.tokens[a];
+  // [token][head][k 64 | v 32 | 8 spare]
+  const int64_t head = 104, token = 2 * head + 16;
+  HostBuffer fused;
+  ASSERT_TRUE(fused.allocate("fused", 300 * token * 2, 0x7E).ok());
+  uint16_t *const data = fused.as<uint16_t>();
+  for (int64_t row = 0; row < 600; ++row) {
+    uint16_t *to = data + row / 2 * token + row % 2 * head;
+    std::memcpy(to, &c.tokens[a].k[0][size_t(row * 64)], 128);
+    std::memcpy(to + 64, &c.tokens[a].v[0][size_t(row * 32)], 64);
+  }
+  const int32_t count = 300;
+  ffdAppendBatch batch;
+  ffdAppendBatchInit(&batch);
+  batch.count = 1;
+  batch.sequences = &b;
+  batch.tokens = &count;
+  batch.k = data;
+  batch.v = data + 64;
+  batch.k_token_stride = batch.v_token_stride = token;
+  batch.k_head_stride = batch.v_head_stride = head;
+  const ffdAppendBatch good = batch;
+  const auto refused = [&](const char *part) {
+    EXPECT_EQ(ffdAppend(c.cache, &batch, nullptr), FFD_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(ffdLastErrorMessage()).find(part), std::string::npos)
+        << ffdLastErrorMessage();
+    batch = good;
+  };
+  batch.k = data + 1;
+  refused("'k' is misaligned, expected an address that is a multiple of 16");
+  batch.v = data + 4;
+  refused("'v' is misaligned");
+  batch.k_head_stride = 100;
+  refused("'k_head_stride' is 100, expected a multiple of 8");
+  batch.v_token_stride = token + 4;
+  refused("'v_token_stride'");
+  batch.channel_stride = 2;
+  refused("'channel_stride' is 2");
+  FFD_OK(ffdAppend(c.cache, &batch, nullptr));
+  c.check({b, a});
+
+  HostBuffer q, out;
+  ASSERT_TRUE(q.allocate("q", 4 * 64 * 2 + 16, 0).ok());
+  ASSERT_TRUE(out.allocate("out", 4 * 32 * 4 + 16, 0).ok());
+  ffdDecodeBatch decode;
+  ffdDecodeBatchInit(&decode);
+  decode.count = 1;
+  decode.q = q.as<uint16_t>() + 1;
+  decode.out = out.as<float>();
+  EXPECT_EQ(ffdDecode(c.cache, &decode, nullptr), FFD_INVALID_ARGUMENT);
+  decode.q = q.data();
+  decode.out = out.as<float>() + 1;
+  EXPECT_EQ(ffdDecode(c.cache, &decode, nullptr), FFD_INVALID_ARGUMENT);
+  decode.out = out.as<float>();
+  decode.q_head_stride = 68;
+  decode.q_batch_stride = 4 * 68;
+  EXPECT_EQ(ffdDecode(c.cache, &decode, nullptr), FFD_INVALID_ARGUMENT);
+  decode.q_head_stride = decode.q_batch_stride = 0;
+  FFD_OK(ffdDecode(c.cache, &decode, nullptr));
+}
+
+TEST_F(ApiCuda, TwoThreadsTwoCaches) {
+  std::vector<std::thread> threads;
+  for (uint32_t i = 0; i < 2; ++i)
+    threads.emplace_back([this, i] {
+      ApiCase c(options(), i, context);
+      const int32_t a = c.create(), b = c.create();
+      for (int step = 0; step < 4; ++step) {
+        ASSERT_EQ(c.append({a, b}, {70, 128 - step}), FFD_SUCCESS)
+            << ffdLastErrorMessage();
+        c.check({b, a});
+        EXPECT_EQ(ffdSequenceFree(c.cache, 40 + int32_t(i), nullptr),
+                  FFD_INVALID_ARGUMENT);
+        EXPECT_NE(std::string(ffdLastErrorMessage())
+                      .find("sequence is " + std::to_string(40 + i)),
+                  std::string::npos);
+      }
+      c.truncate(a, 128);
+      c.check({a, b});
+    });
+  for (std::thread &thread : threads)
+    thread.join();
 }
 
 TEST_F(ApiCuda, MemoryThatIsRefused) {

@@ -21,6 +21,8 @@
 #include <vector>
 
 static FakeCudaState state = {};
+/// Contexts are current for a thread.
+static thread_local int depth = 0;
 
 /// What a captured stream was given, run by each replay of its graph.
 struct Graph {
@@ -44,7 +46,7 @@ FakeCudaState *fakeCudaState() {
   return &state;
 }
 
-int cuInit(unsigned) { return 0; }
+int cuInit(unsigned) { return fakeCudaState()->initResult; }
 int cuDriverGetVersion(int *v) { return *v = 12040, 0; }
 int cuGetErrorName(int, const char **n) { return *n = "CUDA_ERROR_FAKE", 0; }
 int cuGetErrorString(int, const char **s) { return *s = "as told", 0; }
@@ -67,9 +69,9 @@ int cuDevicePrimaryCtxRetain(void **c, int) {
   return *c = &state, 0;
 }
 int cuDevicePrimaryCtxRelease_v2(int) { return --state.retains, 0; }
-int cuCtxPushCurrent_v2(void *) { return ++state.contextDepth, 0; }
-int cuCtxPopCurrent_v2(void **) { return --state.contextDepth, 0; }
-int cuCtxSynchronize() { return state.contextDepth == 1 ? 0 : 201; }
+int cuCtxPushCurrent_v2(void *) { return ++depth, ++state.contextDepth, 0; }
+int cuCtxPopCurrent_v2(void **) { return --depth, --state.contextDepth, 0; }
+int cuCtxSynchronize() { return depth == 1 ? 0 : 201; }
 
 int cuModuleLoadDataEx(void **m, const void *image, unsigned count,
                        int *options, void **values) {
@@ -132,7 +134,7 @@ static void runDecode(const ffdDecodeArgs &args, int64_t grid) {
 int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz,
                    unsigned bx, unsigned by, unsigned bz, unsigned shared,
                    void *stream, void **parameters, void **) {
-  if (state.contextDepth != 1 || gy * gz * by * bz != 1)
+  if (depth != 1 || gy * gz * by * bz != 1)
     return 1;
   ++state.launches;
   state.grid = gx;
@@ -195,7 +197,8 @@ int cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from,
   return cuMemcpyDtoD_v2(to, from, bytes);
 }
 /// CUDA_MEMCPY2D, in words.
-int cuMemcpy2DAsync_v2(const size_t *c, void *) {
+int cuMemcpy2DAsync_v2(const void *copy, void *) {
+  const auto *c = static_cast<const size_t *>(copy);
   if (unsigned(c[2]) != 4 || unsigned(c[9]) != 4)
     return 1;
   for (size_t row = 0; row < c[15]; ++row)
@@ -212,11 +215,13 @@ int cuMemFreeHost(void *p) {
   return cuMemFree_v2(reinterpret_cast<unsigned long long>(p));
 }
 int cuStreamSynchronize(void *) { return 0; }
+#ifndef FFD_OLD_DRIVER
 int cuStreamGetCaptureInfo_v2(void *stream, int *s, unsigned long long *id,
                               void *, void *, void *) {
   *id = captures;
   return *s = recording && stream == &someStream, 0;
 }
+#endif
 int cuEventQuery(void *) { return 0; }
 int cuStreamCreate(void **s, unsigned) { return *s = &someStream, 0; }
 int cuStreamDestroy_v2(void *) { return 0; }

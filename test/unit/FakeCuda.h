@@ -13,6 +13,7 @@
 
 #include "ffd/abi.h"
 
+#include <atomic>
 #include <cstdint>
 
 extern "C" {
@@ -20,11 +21,12 @@ extern "C" {
 struct FakeCudaState {
   /// Runs one CTA; the arguments are what the launch was given.
   void (*kernel)(const ffdDecodeArgs *args, int64_t row, int64_t split);
-  int launches, threads, sharedBytes, sharedOptIn;
-  int64_t grid;
-  int liveAllocations, liveModules, contextDepth, retains;
+  std::atomic<int> launches, threads, sharedBytes, sharedOptIn;
+  std::atomic<int64_t> grid;
+  /// contextDepth is that of all threads together.
+  std::atomic<int> liveAllocations, liveModules, contextDepth, retains;
   /// cuMemAlloc fails once this many more bytes are asked for; < 0: never.
-  int64_t memoryLeft;
+  std::atomic<int64_t> memoryLeft;
   int major, minor;
   /// Runs one launch of the kernel "append".
   void (*append)(const ffdAppendArgs *args);
@@ -32,7 +34,9 @@ struct FakeCudaState {
   /// is null); how many of the former ran.
   void (*plan)(const ffdPlanArgs *args);
   void (*planned)(const ffdDecodeArgs *args);
-  int plans;
+  std::atomic<int> plans;
+  /// What cuInit returns.
+  int initResult;
 };
 
 /// The state of the loaded library, found with dlsym.

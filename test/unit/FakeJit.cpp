@@ -13,6 +13,7 @@
 #include "ffd/Jit.h"
 #include "ffd/Package.h"
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -23,7 +24,7 @@ using namespace ffd;
 
 namespace {
 void doNothing(const ffdDecodeArgs *, int64_t, int64_t) {}
-int live = 0, compiled = 0;
+std::atomic<int> live{0}, compiled{0};
 
 /// The object file that FFD_FAKE_JIT_OBJECT names, for packages of CPU code.
 std::string objectFile() {

@@ -31,6 +31,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 using namespace ffd;
@@ -272,6 +273,12 @@ TEST(KernelCacheChild, Find) {
   options.cacheDir = folder;
   std::string note;
   options.cacheNote = &note;
+  if (std::getenv("FFD_TEST_GPU")) {
+    std::shared_ptr<const CudaDriver> driver;
+    ASSERT_TRUE(CudaDriver::load(FFD_FAKE_CUDA, driver).ok());
+    ASSERT_TRUE(CudaContext::create(driver, 0, options.cuda).ok());
+    options.target = "cuda";
+  }
   ffdSpec spec = makeSpec();
   spec.value_dim = 64;
   std::unique_ptr<DecodeKernel> kernel;
@@ -316,6 +323,41 @@ TEST_F(KernelCacheProcesses, ManyOnOneFolder) {
     children.push_back(start());
   for (pid_t child : children)
     finish(child);
+  EXPECT_EQ(entries().size(), 1u) << "one kernel, no temporary files";
+  EXPECT_EQ(find(), 0);
+  run();
+}
+
+TEST_F(KernelCacheProcesses, ManyOnOneFolderForAGpu) {
+  setenv("FFD_TEST_GPU", "1", 1);
+  std::vector<pid_t> children;
+  for (int i = 0; i < 4; ++i)
+    children.push_back(start());
+  for (pid_t child : children)
+    finish(child);
+  unsetenv("FFD_TEST_GPU");
+  EXPECT_EQ(entries().size(), 1u) << "one kernel, no temporary files";
+  useGpu();
+  EXPECT_EQ(find(), 0);
+}
+
+/// Threads with options of their own, as contexts have them.
+TEST_F(KernelCacheTest, ManyThreadsOnOneFolder) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([this] {
+      FindKernelOptions own = options;
+      std::string ownNote;
+      own.cacheNote = &ownNote;
+      for (int again = 0; again < 5; ++again) {
+        std::unique_ptr<DecodeKernel> found;
+        const Status status = findKernel(spec, own, found);
+        ASSERT_TRUE(status.ok()) << status.message();
+      }
+      EXPECT_EQ(ownNote, "");
+    });
+  for (std::thread &thread : threads)
+    thread.join();
   EXPECT_EQ(entries().size(), 1u) << "one kernel, no temporary files";
   EXPECT_EQ(find(), 0);
   run();

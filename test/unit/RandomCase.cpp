@@ -106,6 +106,24 @@ void RandomCase::build() {
   args.sm_scale = 1 / std::sqrt(float(spec.head_dim));
 }
 
+void RandomCase::oppose(int64_t sequence, int64_t from, int64_t to) {
+  const ffdSpec &spec = shape.spec;
+  const int64_t d = spec.head_dim;
+  for (int64_t head = 0; head < shape.kvHeads; ++head) {
+    uint16_t *query =
+        q.as<uint16_t>() + (sequence * queryHeads() + head * spec.group) * d;
+    for (int64_t other = 1; other < spec.group; ++other)
+      std::copy_n(query, d, query + other * d);
+    for (int64_t token = from; token < to; ++token)
+      for (int64_t c = 0; c < d; ++c)
+        k[size_t(((sequence * tokens + token) * shape.kvHeads + head) * d +
+                 c)] =
+            f32ToElement(spec.element, -elementToF32(spec.element, query[c]) *
+                                           (2 + float(token % 3)));
+  }
+  build();
+}
+
 float RandomCase::key(int64_t sequence, int64_t token, int64_t head,
                       int64_t c) const {
   const int64_t from = shape.sharedKV ? 0 : sequence;

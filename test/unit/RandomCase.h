@@ -52,6 +52,10 @@ public:
   int64_t queryHeads() const { return shape.kvHeads * shape.spec.group; }
   /// Builds the cache again from k and v, and the arguments.
   void build();
+  /// Gives all query heads of a kv head the same query, and tokens `from` to
+  /// `to` - 1 of a sequence keys that are its opposite, far below all others;
+  /// builds again. One query token, K of its own for each sequence.
+  void oppose(int64_t sequence, int64_t from, int64_t to);
   /// Float64 attention over the unsplit K: out of one query head, and its lse.
   std::vector<double> denseAttention(int64_t sequence, int64_t queryHead,
                                      double &lse) const;

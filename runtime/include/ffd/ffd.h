@@ -17,6 +17,11 @@
 |*              ffdLastErrorMessage() of the calling thread.
 |*   Options    Structs begin with their own size. Call the Init function, then
 |*              set fields: programs built against an older header keep working.
+|*              New fields come at the end, with 0 for what the library did
+|*              before; those that a program's struct is too short for are 0.
+|*              Structs without a size (ffdSpec, ffdLayerMemory,
+|*              ffdHeadStatistics) stay as they are in the versions that
+|*              FFD_API_VERSION says to go together.
 |*   Units      Lengths and positions are tokens, sizes are bytes, strides are
 |*              elements, delta and lse are natural-log units.
 |*   Ownership  Create functions return objects that the caller destroys. A
@@ -60,7 +65,8 @@ extern "C" {
 /*===--- Versions and errors -----------------------------------------------===*/
 
 /* The version of this header: 10000 * major + 100 * minor + patch. A library
- * serves headers of its own major version that are not newer than itself. */
+ * serves headers of its own major version (before 1.0: its own minor version)
+ * that are not newer than itself. */
 #define FFD_API_VERSION 100
 
 /* FFD_API_VERSION of the library. */
