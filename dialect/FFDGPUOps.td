@@ -537,6 +537,86 @@ def FFD_GPUScanTileOp : FFD_GPUOp<"scan_tile", [Pure, SameVariadicOperandSize]> 
   }];
 }
 
+//===--- Screening ---------------------------------------------------------===//
+
+def FFD_GPUFoldHighOp : FFD_GPUOp<"fold_high", [Pure]> {
+  let summary = "the high bytes alone of a folded query";
+  let description = [{
+    The high byte of scan_c1's `Q` of head g of eight: half the operands of
+    `fold`, which has four heads. A low byte is 64 in magnitude at most, so high
+    bytes bound a score.
+
+    Constraints:
+    * (fold_c1) `result` has half the words of `query` and `scales`.
+
+    Example:
+
+    ```mlir
+    %b = ffd.gpu.fold_high %qh, %s factor %e
+        : (vector<16xi32>, vector<16xi32>, i32) -> vector<8xi32>
+    ```
+  }];
+  let arguments = (ins FFD_Words:$query, FFD_Words:$scales, I32:$factor);
+  let results = (outs FFD_Words:$result);
+  let assemblyFormat = [{
+    $query `,` $scales `factor` $factor attr-dict `:`
+    functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+}
+
+def FFD_GPUCentreHighOp : FFD_GPUOp<"centre_high", [Pure]> {
+  let summary = "2 L times the sums of high bytes";
+  let description = [{
+    As `centre`, of heads 2 tq and 2 tq + 1 of a tile of eight.
+
+    Constraints:
+    * (scan_o1) `bits` is 2, 4 or 8.
+
+    Example:
+
+    ```mlir
+    %z = ffd.gpu.centre_high %b bits 2 : vector<8xi32> -> vector<2xi32>
+    ```
+  }];
+  let arguments = (ins FFD_Words:$folded, I64Attr:$bits);
+  let results = (outs FFD_Words:$result);
+  let assemblyFormat = [{
+    $folded `bits` $bits attr-dict `:` type($folded) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def FFD_GPUScreenTileOp : FFD_GPUOp<"screen_tile", [
+    Pure, SameVariadicOperandSize]> {
+  let summary = "scores of high bytes of 16 tokens for all tiles of eight heads";
+  let description = [{
+    For tile `i`, of the heads 2 tq and 2 tq + 1: results `4i` and `4i + 1` are
+    `S + starts[i]` of token g, the next two `2^bits` times (for 8 bits: once)
+    that of token g + 8, where `S = sum_c hi[c] t[c]`.
+
+    Constraints:
+    * (scan_o1) `bits` is 2, 4 or 8;
+    * (scan_o2) every folded query has two words per channel group, `codes` has
+      `bits / 2` words per group, and there are two starts per tile.
+
+    Example:
+
+    ```mlir
+    %a = ffd.gpu.screen_tile %codes, %b0 start %s0 bits 2
+        : (vector<4xi32>, vector<8xi32>, vector<2xi32>) -> vector<4xi32>
+    ```
+  }];
+  let arguments = (ins FFD_Words:$codes, Variadic<FFD_Words>:$folded,
+                       Variadic<FFD_Words>:$starts, I64Attr:$bits);
+  let results = (outs FFD_Words:$result);
+  let assemblyFormat = [{
+    $codes `,` $folded `start` $starts `bits` $bits attr-dict `:`
+    functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+}
+
 def FFD_GPUPushKeepOp : FFD_GPUOp<"push_keep", [Pure]> {
   let summary = "shift a tile's verdict into a lane's bits";
   let description = [{

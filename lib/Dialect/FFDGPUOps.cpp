@@ -123,30 +123,51 @@ LogicalResult GPUScaleQueryOp::verify() {
           expectSize(*this, "scaled", getScaled(), words, "fragment_c1")));
 }
 
-LogicalResult GPUFoldOp::verify() {
-  if (failed(expectFragment(*this, "query", getQuery())))
+template <typename Op> static LogicalResult verifyFold(Op op) {
+  if (failed(expectFragment(op, "query", op.getQuery())))
     return failure();
-  int64_t words = sizeOf(getQuery());
+  int64_t words = sizeOf(op.getQuery());
   return success(
-      succeeded(expectSize(*this, "scales", getScales(), words, "fold_c1")) &&
+      succeeded(expectSize(op, "scales", op.getScales(), words, "fold_c1")) &&
       succeeded(
-          expectSize(*this, "result", getResult(), words / 2, "fold_c1")));
+          expectSize(op, "result", op.getResult(), words / 2, "fold_c1")));
 }
+
+LogicalResult GPUFoldOp::verify() { return verifyFold(*this); }
+
+LogicalResult GPUFoldHighOp::verify() { return verifyFold(*this); }
 
 LogicalResult GPUCentreOp::verify() { return expectBits(*this, getBits()); }
 
-LogicalResult GPUScanTileOp::verify() {
+LogicalResult GPUCentreHighOp::verify() {
   if (failed(expectBits(*this, getBits())))
     return failure();
-  int64_t groups = 2 * sizeOf(getCodes()) / static_cast<int64_t>(getBits());
-  if (failed(expectSize(*this, "codes", getCodes(), groups * getBits() / 2,
+  return expectSize(*this, "result", getResult(), 2, "scan_o1");
+}
+
+template <typename Op>
+static LogicalResult verifyTileScan(Op op, int64_t wordsPerTile) {
+  if (failed(expectBits(op, op.getBits())))
+    return failure();
+  int64_t groups =
+      2 * sizeOf(op.getCodes()) / static_cast<int64_t>(op.getBits());
+  if (failed(expectSize(op, "codes", op.getCodes(), groups * op.getBits() / 2,
                         "scan_o2")))
     return failure();
-  for (Value folded : getFolded())
-    if (failed(expectSize(*this, "folded", folded, 2 * groups, "scan_o2")))
+  for (Value folded : op.getFolded())
+    if (failed(expectSize(op, "folded", folded, 2 * groups, "scan_o2")))
       return failure();
-  return expectSize(*this, "result", getResult(), 2 * getStarts().size(),
-                    "scan_o2");
+  return expectSize(op, "result", op.getResult(),
+                    wordsPerTile * op.getStarts().size(), "scan_o2");
+}
+
+LogicalResult GPUScanTileOp::verify() { return verifyTileScan(*this, 2); }
+
+LogicalResult GPUScreenTileOp::verify() {
+  for (Value start : getStarts())
+    if (failed(expectSize(*this, "starts", start, 2, "scan_o2")))
+      return failure();
+  return verifyTileScan(*this, 4);
 }
 
 LogicalResult GPUKeepMaskOp::verify() {

@@ -36,6 +36,7 @@ static std::optional<Results> lowerOp(WarpBuilder &b, Operation *op) {
             GPURingInitOp, GPURingFillOp, GPURingWaitOp, GPURingHandoverOp,
             GPUQuantizeQueryOp, GPUScaleQueryOp, GPUOrderedDotOp,
             GPUScaleFragmentOp, GPUFoldOp, GPUCentreOp, GPUScanTileOp,
+            GPUFoldHighOp, GPUCentreHighOp, GPUScreenTileOp,
             GPUPushKeepOp, GPUKeepMaskOp, GPUDotTileOp, GPURefineTileOp,
             GPUSoftmaxStepOp, GPUAccumulateOp, GPUKeyMaximaOp, GPUSplitScaleOp,
             GPUSplitTileOp, GPURelativeKeysOp, GPUAddKeysOp, GPUCentreKeyOp,

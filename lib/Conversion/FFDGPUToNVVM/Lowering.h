@@ -149,6 +149,9 @@ Results lower(WarpBuilder &b, GPUScaleFragmentOp op);
 Results lower(WarpBuilder &b, GPUFoldOp op);
 Results lower(WarpBuilder &b, GPUCentreOp op);
 Results lower(WarpBuilder &b, GPUScanTileOp op);
+Results lower(WarpBuilder &b, GPUFoldHighOp op);
+Results lower(WarpBuilder &b, GPUCentreHighOp op);
+Results lower(WarpBuilder &b, GPUScreenTileOp op);
 Results lower(WarpBuilder &b, GPUPushKeepOp op);
 Results lower(WarpBuilder &b, GPUKeepMaskOp op);
 // Split.cpp

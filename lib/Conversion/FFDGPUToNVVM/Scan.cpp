@@ -70,14 +70,39 @@ Results mlir::ffd::lower(WarpBuilder &b, GPUFoldOp op) {
   return {b.pack(words)};
 }
 
-Results mlir::ffd::lower(WarpBuilder &b, GPUCentreOp op) {
-  int64_t twiceL = (int64_t(1) << op.getBits()) - 1;
+Results mlir::ffd::lower(WarpBuilder &b, GPUFoldHighOp op) {
+  // The first step of `fold`.
+  Value round = b.c32(0x66006600), factor = op.getFactor();
+  SmallVector<Value> q = b.unpack(op.getQuery()), s = b.unpack(op.getScales());
+  auto high = [&](size_t i) {
+    return b.fma2(b.mul2(q[i], s[i]), factor, round);
+  };
+  SmallVector<Value> words;
+  for (size_t i = 0; i < q.size(); i += 2)
+    words.push_back(b.permute(high(i), high(i + 1), 0x6420));
+  return {b.pack(words)};
+}
+
+/// 2 L times the sums of two columns of a folded query.
+static SmallVector<Value> sumColumns(WarpBuilder &b, Value operand,
+                                     int64_t bits) {
+  int64_t twiceL = (int64_t(1) << bits) - 1;
   Value a = b.c32(twiceL * 0x01010101);
-  SmallVector<Value> folded = b.unpack(op.getFolded());
+  SmallVector<Value> folded = b.unpack(operand);
   SmallVector<Value> c(4, b.c32(0));
   for (size_t i = 0; i < folded.size(); i += 2)
     c = b.mmaInt({a, a, a, a}, {folded[i], folded[i + 1]}, c);
+  return c;
+}
+
+Results mlir::ffd::lower(WarpBuilder &b, GPUCentreOp op) {
+  SmallVector<Value> c = sumColumns(b, op.getFolded(), op.getBits());
   return {b.add(b.shl(c[0], 7), c[1])};
+}
+
+Results mlir::ffd::lower(WarpBuilder &b, GPUCentreHighOp op) {
+  SmallVector<Value> c = sumColumns(b, op.getFolded(), op.getBits());
+  return {b.pack({c[0], c[1]})};
 }
 
 /// The A operand (four registers) of channel group `group`.
@@ -93,26 +118,50 @@ static SmallVector<Value> codeOperand(WarpBuilder &b, ArrayRef<Value> codes,
           b.band(high, odd)};
 }
 
-Results mlir::ffd::lower(WarpBuilder &b, GPUScanTileOp op) {
-  int64_t bits = op.getBits();
-  SmallVector<Value> codes = b.unpack(op.getCodes());
-  SmallVector<SmallVector<Value>> folded, c;
-  Value zero = b.c32(0);
-  for (auto [tile, start] : llvm::zip(op.getFolded(), op.getStarts())) {
-    folded.push_back(b.unpack(tile));
-    c.push_back({zero, start, zero, bits == 8 ? start : b.shl(start, bits)});
-  }
-  int64_t groups = folded.front().size() / 2;
+/// The products of a tile's codes with folded queries, on top of `c`.
+static void multiplyCodes(WarpBuilder &b, Value codesOperand, int64_t bits,
+                          ValueRange folded,
+                          SmallVector<SmallVector<Value>> &c) {
+  SmallVector<Value> codes = b.unpack(codesOperand);
+  SmallVector<SmallVector<Value>> queries;
+  for (Value tile : folded)
+    queries.push_back(b.unpack(tile));
+  int64_t groups = queries.front().size() / 2;
   for (int64_t group = 0; group < groups; ++group) {
     SmallVector<Value> a = codeOperand(b, codes, group, bits);
     for (size_t i = 0; i < c.size(); ++i)
-      c[i] = b.mmaInt(a, ArrayRef<Value>(folded[i]).slice(2 * group, 2), c[i]);
+      c[i] = b.mmaInt(a, ArrayRef<Value>(queries[i]).slice(2 * group, 2), c[i]);
   }
+}
+
+Results mlir::ffd::lower(WarpBuilder &b, GPUScanTileOp op) {
+  int64_t bits = op.getBits();
+  SmallVector<SmallVector<Value>> c;
+  Value zero = b.c32(0);
+  for (Value start : op.getStarts())
+    c.push_back({zero, start, zero, bits == 8 ? start : b.shl(start, bits)});
+  multiplyCodes(b, op.getCodes(), bits, op.getFolded(), c);
   SmallVector<Value> scores;
   for (ArrayRef<Value> tile : c) {
     scores.push_back(b.add(b.shl(tile[0], 7), tile[1]));
     scores.push_back(b.add(b.shl(tile[2], 7), tile[3]));
   }
+  return {b.pack(scores)};
+}
+
+Results mlir::ffd::lower(WarpBuilder &b, GPUScreenTileOp op) {
+  int64_t bits = op.getBits();
+  SmallVector<SmallVector<Value>> c;
+  for (Value starts : op.getStarts()) {
+    SmallVector<Value> tile = b.unpack(starts);
+    for (int64_t i : {0, 1})
+      tile.push_back(bits == 8 ? tile[i] : b.shl(tile[i], bits));
+    c.push_back(tile);
+  }
+  multiplyCodes(b, op.getCodes(), bits, op.getFolded(), c);
+  SmallVector<Value> scores;
+  for (ArrayRef<Value> tile : c)
+    scores.append(tile.begin(), tile.end());
   return {b.pack(scores)};
 }
 

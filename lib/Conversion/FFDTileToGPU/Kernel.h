@@ -33,9 +33,12 @@ struct RowMaxValue {
   bool complete = false;    ///< whether it is the team's
 };
 
-/// The threshold of head 4 i + tq, i32 per query tile of four, bounded so that
-/// the scan cannot overflow.
-using ThresholdValue = SmallVector<Value>;
+/// Thresholds, i32, bounded so that the scan cannot overflow.
+struct ThresholdValue {
+  SmallVector<Value> exact;  ///< of head 4 i + tq, per query tile of four
+  SmallVector<Value> screen; ///< vector<2xi32> of what high bytes must reach, of
+                             ///< heads 8 i + 2 tq and the next; where screened
+};
 
 /// An online softmax in the registers of a warp, per query tile of eight.
 struct StateValue {
@@ -138,6 +141,7 @@ private:
   LogicalResult scoreTail(TileDistributeOp loop);
   LogicalResult emitTailMax(TileDistributeOp loop);
   void completeRowMax(RowMaxValue &value);
+  SmallVector<Value> screenThresholds(ArrayRef<Value> exact);
   LogicalResult emitThreshold(TileThresholdOp op);
   LogicalResult emitInit(TileInitOp op);
 
@@ -158,7 +162,13 @@ private:
                                   Value count, Value pages, Value stage,
                                   Value parity);
   void emitPlainMasks(TileDistributeOp loop, Value iteration0, Value count);
-  Value emitBlockMask(Value stageAddress, ThresholdValue threshold);
+  Value emitBlockMask(Value stageAddress, const ThresholdValue &threshold,
+                      Value &debt);
+  Value emitExactMask(Value stageAddress, const ThresholdValue &threshold);
+  Value emitScreen(Value stageAddress, const ThresholdValue &threshold);
+  Value loadBlockScales(Value stageAddress);
+  Value scanBlock(Value stageAddress, int64_t selectBlock,
+                  function_ref<Value(Value)> scan);
   /// Tiles that are kept in any case (select_c6) of the block of this lane's
   /// iteration, a bit each.
   Value keptEnds(Value iteration0);
@@ -169,6 +179,8 @@ private:
   void addKeptCount(Value count);
 
   // Pieces of the scan that candidates and share have in common.
+  /// Scales of a block as f16.
+  Value halfScales(Value scales);
   Folded foldScales(Value scales);
   Value loadFragment(Value address, int64_t groupStride, bool constant,
                      Value condition = {});

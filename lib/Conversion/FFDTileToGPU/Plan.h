@@ -95,6 +95,9 @@ struct KernelPlan {
   int64_t tilesPerBlock() const { return layout.tilesPerBlock(); }
   /// Whether a scan loop has a ring.
   bool scanRing() const { return traits.rings && !direct; }
+  /// Whether blocks are first scanned with the high bytes of the query alone:
+  /// that takes a column per head, so it saves products above four heads.
+  bool screens() const { return scanRing() && scanTiles > 1; }
 
   // A refinement slot: residuals, values, scales, maybe codes.
   int64_t slotValues() const { return layout.residualTileBytes(); }

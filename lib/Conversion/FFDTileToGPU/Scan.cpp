@@ -18,6 +18,13 @@
 using namespace mlir;
 using namespace mlir::ffd;
 
+/// How a warp tells whether screening pays: a block that passes adds to its
+/// debt, one that does not takes 1 away, and in full debt blocks are scanned
+/// exactly at once. So it stops where more than a third of the blocks pass.
+static constexpr int64_t kFullDebt = 6, kPassDebt = 2;
+/// The ring's parities leave room for the debt above them.
+static constexpr int64_t kDebtShift = 16;
+
 Value KernelEmitter::loadPages(Value firstIteration) {
   Value i = b.add(firstIteration, lane);
   Value block = b.add(b.add(share->first, warp), b.mul(i, share->stride));
@@ -94,18 +101,16 @@ void KernelEmitter::addKeptCount(Value count) {
   });
 }
 
-Value KernelEmitter::emitBlockMask(Value stageAddress,
-                                   ThresholdValue threshold) {
-  Value scales = loadFragment(
+Value KernelEmitter::loadBlockScales(Value stageAddress) {
+  return loadFragment(
       b.at(b.at(stageAddress, plan.layout.codeBytes()), b.shl(tq, 4)), 64,
       /*constant=*/false);
-  Folded folded = foldScales(scales);
-  // a_int >= thr is 2 S >= 2 L sum Q + thr: the sums start at minus half of
-  // that, rounded up, and the sign of S answers.
-  SmallVector<Value> starts;
-  for (auto [centre, thr] : llvm::zip(folded.centres, threshold))
-    starts.push_back(b.sub(b.c32(0), b.sar(b.add(b.add(centre, thr), 1), 1)));
+}
 
+/// A bit per tile of a block: whether `scan` of its codes gives a score that is
+/// not negative.
+Value KernelEmitter::scanBlock(Value stageAddress, int64_t selectBlock,
+                               function_ref<Value(Value)> scan) {
   Value codes = b.at(stageAddress, b.shl(lane, 4));
   DenseMap<int64_t, SmallVector<Value>> chunks;
   auto word = [&](int64_t n) {
@@ -124,12 +129,84 @@ Value KernelEmitter::emitBlockMask(Value stageAddress,
     SmallVector<Value> words;
     for (int64_t k = 0; k < plan.codeWords; ++k)
       words.push_back(word(tile * plan.codeWords + k));
-    Value scores =
-        GPUScanTileOp::create(b, b.words(2 * plan.scanTiles), b.pack(words),
-                              folded.tiles, starts, plan.bits);
-    bits = GPUPushKeepOp::create(b, b.i32(), bits, scores);
+    bits = GPUPushKeepOp::create(b, b.i32(), bits, scan(b.pack(words)));
   }
-  return GPUKeepMaskOp::create(b, b.i32(), bits, plan.layout.selectBlock);
+  return GPUKeepMaskOp::create(b, b.i32(), bits, selectBlock);
+}
+
+Value KernelEmitter::emitExactMask(Value stageAddress,
+                                   const ThresholdValue &threshold) {
+  Folded folded = foldScales(loadBlockScales(stageAddress));
+  // a_int >= thr is 2 S >= 2 L sum Q + thr: the sums start at minus half of
+  // that, rounded up, and the sign of S answers.
+  SmallVector<Value> starts;
+  for (auto [centre, thr] : llvm::zip(folded.centres, threshold.exact))
+    starts.push_back(b.sub(b.c32(0), b.sar(b.add(b.add(centre, thr), 1), 1)));
+  return scanBlock(
+      stageAddress, plan.layout.selectBlock, [&](Value codes) -> Value {
+        return GPUScanTileOp::create(b, b.words(2 * plan.scanTiles), codes,
+                                     folded.tiles, starts, plan.bits);
+      });
+}
+
+/// The tiles of a block that may be kept, by the high bytes of the query: with
+/// a column for each head where whole numbers need two, half the products.
+Value KernelEmitter::emitScreen(Value stageAddress,
+                                const ThresholdValue &threshold) {
+  Value scales = halfScales(loadBlockScales(stageAddress));
+  SmallVector<Value> tiles, starts;
+  for (int64_t t = 0; t < plan.headTiles; ++t) {
+    // Head g of this tile lies in lanes 8 (g % 4) + tq of the query tile of
+    // four that has it.
+    Value head = b.smin(b.add(g, 8 * t), b.c32(4 * plan.scanTiles - 1));
+    Value from = b.add(b.mul(b.shr(head, 2), plan.groups * 512),
+                       b.add(b.shl(b.band(head, 3), 7), b.shl(tq, 4)));
+    Value query = loadFragment(b.at(shared(plan.scanQuery), from), 512,
+                               /*constant=*/false);
+    Value factor =
+        b.load(b.i32(), b.at(shared(plan.factor), b.shl(head, 2)), 4);
+    tiles.push_back(GPUFoldHighOp::create(b, b.words(2 * plan.groups), query,
+                                          scales, factor));
+    Value centre =
+        GPUCentreHighOp::create(b, b.words(2), tiles.back(), plan.bits);
+    SmallVector<Value> start;
+    for (int64_t c : {0, 1}) {
+      Value least = b.add(b.get(centre, c), b.get(threshold.screen[t], c));
+      start.push_back(b.sub(b.c32(0), b.sar(b.add(least, 1), 1)));
+    }
+    starts.push_back(b.pack(start));
+  }
+  return scanBlock(stageAddress, /*selectBlock=*/16, [&](Value codes) -> Value {
+    return GPUScreenTileOp::create(b, b.words(4 * plan.headTiles), codes, tiles,
+                                   starts, plan.bits);
+  });
+}
+
+Value KernelEmitter::emitBlockMask(Value stageAddress,
+                                   const ThresholdValue &threshold,
+                                   Value &debt) {
+  if (!plan.screens())
+    return emitExactMask(stageAddress, threshold);
+  // The mask is the same whether a block is screened or not.
+  auto screen = [&]() -> SmallVector<Value> {
+    return {b.ne(emitScreen(stageAddress, threshold), 0)};
+  };
+  auto exact = [&]() -> SmallVector<Value> {
+    // Reads everything again: to keep it would take all registers.
+    GPUWarpBarrierOp::create(b);
+    return {emitExactMask(b.opaque(stageAddress), threshold)};
+  };
+  auto always = [&](Value value) {
+    return [=]() -> SmallVector<Value> { return {value}; };
+  };
+  Value screened = b.lt(debt, kFullDebt);
+  Value maybe =
+      b.ifElse(screened, b.getI1Type(), screen, always(b.cbool(true))).front();
+  Value mask = b.ifElse(maybe, b.i32(), exact, always(b.c32(0))).front();
+  Value passed = b.select(screened, maybe, b.ne(mask, 0));
+  debt = b.select(passed, b.smin(b.add(debt, kPassDebt), b.c32(kFullDebt)),
+                  b.smax(b.add(debt, -1), b.c32(0)));
+  return mask;
 }
 
 Value KernelEmitter::keptEnds(Value iteration0) {
@@ -164,18 +241,25 @@ SmallVector<Value> KernelEmitter::emitScanLoop(TileDistributeOp loop,
   return b.loop(
       b.c32(0), count, b.c32(1), {stage, parity},
       [&](Value i, ValueRange carried) -> SmallVector<Value> {
-        Value stage = carried[0], parity = carried[1];
+        Value stage = carried[0], parity = carried[1], debt;
         int64_t bytes = plan.layout.thumbnailBytes();
         Value mask;
+        if (plan.screens())
+          debt = b.shr(parity, kDebtShift);
         if (plan.direct) {
           Value place = slotOf(shuffle(pages, i));
           mask = emitBlockMask(
-              b.at(arg(KernelArg::thumbnails), b.mul(place, bytes)), threshold);
+              b.at(arg(KernelArg::thumbnails), b.mul(place, bytes)), threshold,
+              debt);
         } else {
           GPURingWaitOp::create(
               b, plan.copies, b.at(warpBarriers, b.shl(stage, 3)),
               b.band(b.shr(parity, stage), 1), plan.stages - 1);
-          mask = emitBlockMask(b.at(ringBase, b.mul(stage, bytes)), threshold);
+          mask = emitBlockMask(b.at(ringBase, b.mul(stage, bytes)), threshold,
+                               debt);
+          if (plan.screens())
+            parity = b.bor(b.band(parity, (int64_t(1) << kDebtShift) - 1),
+                           b.shl(debt, kDebtShift));
           // All lanes have read the stage.
           GPUWarpBarrierOp::create(b);
           Value next = b.add(i, plan.stages);

@@ -54,6 +54,19 @@ func.func @scan8(%c: vector<4xi32>, %b: vector<2xi32>, %s: i32) -> vector<2xi32>
   return %a : vector<2xi32>
 }
 
+// A column per head: no low bytes to add, and a start for each of two heads.
+// CHECK-LABEL: func.func @screen
+func.func @screen(%c: vector<1xi32>, %q: vector<4xi32>, %e: i32, %s: vector<2xi32>) -> vector<4xi32> {
+  // CHECK-COUNT-4: llvm.inline_asm {{.*}}fma.rn.f16x2
+  // CHECK-NOT: fma.rn.f16x2
+  %b = ffd.gpu.fold_high %q, %q factor %e : (vector<4xi32>, vector<4xi32>, i32) -> vector<2xi32>
+  // CHECK-COUNT-2: arith.shli
+  // CHECK: nvvm.mma.sync
+  // CHECK-NOT: arith.addi
+  %a = ffd.gpu.screen_tile %c, %b start %s bits 2 : (vector<1xi32>, vector<2xi32>, vector<2xi32>) -> vector<4xi32>
+  return %a : vector<4xi32>
+}
+
 // CHECK-LABEL: func.func @keep
 func.func @keep(%n: i32, %a: vector<2xi32>) -> i32 {
   // CHECK: arith.andi

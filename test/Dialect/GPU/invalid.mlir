@@ -101,6 +101,42 @@ func.func @scan_o1(%b: vector<8xi32>) {
 
 // -----
 
+// fold_c1
+func.func @fold_high(%q: vector<8xi32>, %s: vector<4xi32>, %e: i32) {
+  // expected-error @below {{'ffd.gpu.fold_high' op 'scales' has 4 entries, expected 8 (fold_c1)}}
+  %b = ffd.gpu.fold_high %q, %s factor %e : (vector<8xi32>, vector<4xi32>, i32) -> vector<4xi32>
+  return
+}
+
+// -----
+
+// scan_o1
+func.func @centre_high(%b: vector<8xi32>) {
+  // expected-error @below {{'ffd.gpu.centre_high' op 'result' has 4 entries, expected 2 (scan_o1)}}
+  %z = ffd.gpu.centre_high %b bits 2 : vector<8xi32> -> vector<4xi32>
+  return
+}
+
+// -----
+
+// scan_o2
+func.func @screen_tile(%c: vector<4xi32>, %b: vector<8xi32>, %s: vector<4xi32>) {
+  // expected-error @below {{'ffd.gpu.screen_tile' op 'starts' has 4 entries, expected 2 (scan_o2)}}
+  %a = ffd.gpu.screen_tile %c, %b start %s bits 2 : (vector<4xi32>, vector<8xi32>, vector<4xi32>) -> vector<4xi32>
+  return
+}
+
+// -----
+
+// scan_o2
+func.func @screen_result(%c: vector<4xi32>, %b: vector<8xi32>, %s: vector<2xi32>) {
+  // expected-error @below {{'ffd.gpu.screen_tile' op 'result' has 2 entries, expected 4 (scan_o2)}}
+  %a = ffd.gpu.screen_tile %c, %b start %s bits 2 : (vector<4xi32>, vector<8xi32>, vector<2xi32>) -> vector<2xi32>
+  return
+}
+
+// -----
+
 // scan_o2
 func.func @scan_o2(%c: vector<4xi32>, %b: vector<6xi32>, %s: i32) {
   // expected-error @below {{'ffd.gpu.scan_tile' op 'folded' has 6 entries, expected 8 (scan_o2)}}

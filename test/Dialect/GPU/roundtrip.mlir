@@ -95,6 +95,19 @@ func.func @scan(%q: vector<16xi32>, %s: vector<16xi32>, %c: vector<4xi32>, %k: f
   return %m : i32
 }
 
+// CHECK-LABEL: @screen
+func.func @screen(%q: vector<16xi32>, %s: vector<16xi32>, %c: vector<4xi32>, %e: i32) -> vector<8xi32> {
+  // CHECK: ffd.gpu.fold_high %{{.*}}, %{{.*}} factor %{{.*}} : (vector<16xi32>, vector<16xi32>, i32) -> vector<8xi32>
+  %b = ffd.gpu.fold_high %q, %s factor %e
+      : (vector<16xi32>, vector<16xi32>, i32) -> vector<8xi32>
+  // CHECK: ffd.gpu.centre_high %{{.*}} bits 2 : vector<8xi32> -> vector<2xi32>
+  %z = ffd.gpu.centre_high %b bits 2 : vector<8xi32> -> vector<2xi32>
+  // CHECK: ffd.gpu.screen_tile %{{.*}}, %{{.*}}, %{{.*}} start %{{.*}}, %{{.*}} bits 2 : (vector<4xi32>, vector<8xi32>, vector<8xi32>, vector<2xi32>, vector<2xi32>) -> vector<8xi32>
+  %a = ffd.gpu.screen_tile %c, %b, %b start %z, %z bits 2
+      : (vector<4xi32>, vector<8xi32>, vector<8xi32>, vector<2xi32>, vector<2xi32>) -> vector<8xi32>
+  return %a : vector<8xi32>
+}
+
 // CHECK-LABEL: @attend
 func.func @attend(%c: vector<4xi32>, %r: vector<16xi32>, %k: vector<32xi32>, %k2: vector<8xi32>,
     %ml: vector<2xf32>, %o: vector<32xf32>, %v: vector<32xi32>) {

@@ -14,7 +14,9 @@ b scan bits,
   copies     one, or one per 512 bytes where there are no bulk copies
   floats     20 per channel group and query tile: four folds of five instructions
   integers   unpacking the codes, permuting the fold, sums and signs per tile
-and what is left for stages, pages, masks and the loop itself is bounded. Without
+Above four heads a block is first scanned with the high bytes of the query (docs/
+schedule.md): the same again with tiles of eight heads and folds of two instructions.
+The counts are of both paths, of which most blocks take the first. What is left for stages, pages, masks and the loop itself is bounded. Without
 --assemble registers and spills are not looked at.
 """
 import argparse
@@ -42,21 +44,28 @@ def stats(compiler, archs, head_dim, group, bits, stage):
     return json.loads(run.stdout)["kernels"]
 
 
+def screen_tiles(group, direct):
+    """Query tiles of eight heads for the high bytes."""
+    return 0 if group <= 4 or direct else (group + 7) // 8
+
+
 def needs(arch, head_dim, group, bits, direct):
     """What the loop must execute: {name in the JSON: count}."""
     groups, tiles = head_dim // 32, (group + 3) // 4
     codes, scales, query = head_dim * bits // 32, groups, groups * tiles
     thumbnail = 128 * head_dim * bits // 8 + 2 * head_dim
     copies = 1 if arch == "sm_90a" else -(-thumbnail // 512)
+    screens = screen_tiles(group, direct)
+    again = codes + scales + groups * screens if screens else 0
     return {
-        "mma": 9 * groups * tiles,
-        "shared_loads_16": query if direct else codes + scales + query,
+        "mma": 9 * groups * (tiles + screens),
+        "shared_loads_16": query if direct else codes + scales + query + again,
         "shared_loads_8": 0,
-        "shared_loads_4": tiles,
+        "shared_loads_4": tiles + screens,
         "global_loads": codes + scales if direct else 0,
         "copies": 0 if direct else copies,
         "local": 0,
-        "float": 20 * groups * tiles,
+        "float": 20 * groups * tiles + 8 * groups * screens,
     }
 
 
@@ -69,6 +78,8 @@ def check_loop(arch, head_dim, group, bits, loop, direct):
                 for name, count in exact.items() if loop[name] != count]
     groups, tiles = head_dim // 32, (group + 3) // 4
     integers = groups * (8 * UNPACK[bits] + 2 * tiles) + 54 * tiles
+    if screens := screen_tiles(group, direct):
+        integers += groups * (8 * UNPACK[bits] + 2 * screens) + 54 * screens + 8  # the debt
     # Without bulk copies each has two addresses.
     addresses = 2 * exact["copies"] if arch != "sm_90a" else 0
     most = int((sum(exact.values()) + integers + addresses + BOOKKEEPING) * SLACK)
