@@ -10,6 +10,8 @@ decode scans the thumbnails, keeps the blocks whose best estimate comes within
     result = cache.decode(q, delta=5.0)    # [batch, heads, dim]
     result.out, result.lse, result.kept
 
+`ffd.PagedCache` is a KV cache that grows, on the CPU or a GPU.
+
 docs/numerics.md defines every result, docs/python.md shows how to use this
 package. What needs the compiled extension is loaded on first use.
 """
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
     from ._cache import Scan as Scan
     from ._cache import decode as decode
     from ._cache import exact as exact
+    from ._paged import OutOfPages as OutOfPages
+    from ._paged import OutOfSequences as OutOfSequences
+    from ._paged import PagedCache as PagedCache
+    from ._paged import Statistics as Statistics
     from ._runtime import Error as Error
     from ._runtime import Runtime as Runtime
     from ._runtime import cuda_devices as cuda_devices
@@ -40,6 +46,8 @@ __version__ = "0.1.0"
 _MODULES = {
     "Cache": "_cache", "ReadBytes": "_cache", "Result": "_cache", "Scan": "_cache",
     "decode": "_cache", "exact": "_cache",
+    "OutOfPages": "_paged", "OutOfSequences": "_paged", "PagedCache": "_paged",
+    "Statistics": "_paged",
     "Error": "_runtime", "Runtime": "_runtime", "cuda_devices": "_runtime",
     "default_runtime": "_runtime",
     "Split": "_split", "merge": "_split", "reconstruct": "_split", "split": "_split",

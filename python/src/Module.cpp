@@ -12,11 +12,14 @@
 //===----------------------------------------------------------------------===//
 
 #include "Cache.h"
+#include "PagedCache.h"
 #include "SplitFunctions.h"
 
 #include "ffd/CudaDriver.h"
 
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -46,11 +49,94 @@ static nb::dict bytesOf(const DecodeBytes &bytes) {
   return result;
 }
 
+/// A cache of the arguments of ffd.PagedCache; `pages` below 0: by `bytes`.
+static void makePaged(PagedCache *place, std::shared_ptr<PagedContext> context,
+                      const nb::dict &given, std::optional<uint64_t> bytes) {
+  ffdCacheOptions options;
+  ffdCacheOptionsInit(&options);
+  const auto integer = [&](const char *name, auto &field) {
+    field = nb::cast<std::decay_t<decltype(field)>>(given[name]);
+  };
+  integer("head_dim", options.spec.head_dim);
+  integer("value_dim", options.spec.value_dim);
+  integer("group", options.spec.group);
+  integer("element", options.spec.element);
+  integer("scan_bits", options.spec.scan_bits);
+  options.spec.quant_block = 128;
+  integer("select_block", options.spec.select_block);
+  integer("query_tokens", options.spec.query_tokens);
+  integer("centre", options.spec.centre);
+  integer("pseudo_max", options.spec.pseudo_max);
+  integer("layers", options.layers);
+  integer("kv_heads", options.kv_heads);
+  integer("sequences", options.sequences);
+  integer("lag", options.lag);
+  integer("max_tokens", options.max_tokens);
+  integer("pages", options.pages);
+  integer("delta", options.delta);
+  integer("sm_scale", options.sm_scale);
+  integer("host_pages", options.host_pages);
+  integer("batch_invariant", options.batch_invariant);
+  integer("piece_tokens", options.piece_tokens);
+  new (place) PagedCache(std::move(context), options, bytes);
+}
+
+static nb::dict sizesOf(const PagedCache &cache) {
+  const ffdCacheSizes sizes = cache.sizes();
+  nb::dict result;
+  result["page"] = sizes.page_bytes;
+  result["sequence"] = sizes.sequence_bytes;
+  result["total"] = sizes.total_bytes;
+  return result;
+}
+
+static void bindPaged(nb::module_ &m, nb::handle error) {
+  nb::exception<OutOfPages>(m, "OutOfPages", error);
+  nb::exception<OutOfSequences>(m, "OutOfSequences", error);
+  nb::class_<PagedContext>(m, "PagedContext", nb::is_weak_referenceable())
+      .def(nb::init<int, int, const std::string &, bool, const std::string &>(),
+           "ordinal"_a, "threads"_a, "kernel_dir"_a, "jit"_a, "jit_path"_a);
+  nb::class_<PagedCache>(m, "PagedCache")
+      .def("__init__", &makePaged, "context"_a, "options"_a, "bytes"_a.none())
+      .def("close", &PagedCache::close)
+      .def_prop_ro("closed", &PagedCache::closed)
+      .def("create", &PagedCache::create, "stream"_a)
+      .def("free", &PagedCache::free, "sequence"_a, "stream"_a)
+      .def("fork", &PagedCache::fork, "sequence"_a, "stream"_a)
+      .def("truncate", &PagedCache::truncate, "sequence"_a, "length"_a,
+           "stream"_a)
+      .def("set_delta", &PagedCache::setDelta, "sequence"_a, "delta"_a,
+           "stream"_a)
+      .def("reserve", &PagedCache::reserve, "sequences"_a, "tokens"_a,
+           "stream"_a)
+      .def("advance", &PagedCache::advance, "sequences"_a, "tokens"_a)
+      .def("sequence", &PagedCache::sequence, "sequence"_a)
+      .def("append", &PagedCache::append, "layer"_a, "count"_a, "sequences"_a,
+           "tokens"_a, "device_sequences"_a, "device_offsets"_a, "k"_a, "v"_a,
+           "k_strides"_a, "v_strides"_a, "stream"_a)
+      .def("decode", &PagedCache::decode, "layer"_a, "count"_a, "sequences"_a,
+           "device_sequences"_a, "q"_a, "strides"_a, "out"_a, "lse"_a,
+           "stream"_a)
+      .def("gather", &PagedCache::gather, "layer"_a, "sequence"_a, "first"_a,
+           "count"_a, "k"_a, "v"_a, "stream"_a)
+      .def("request_statistics", &PagedCache::requestStatistics, "stream"_a)
+      .def("statistics", &PagedCache::statistics)
+      .def("errors", &PagedCache::errors)
+      .def("clear_errors", &PagedCache::clearErrors)
+      .def("save", &PagedCache::save, "sequence"_a, "path"_a, "stream"_a)
+      .def("load", &PagedCache::load, "path"_a, "stream"_a)
+      .def("info", &PagedCache::info)
+      .def("fit", &PagedCache::fit, "bytes"_a)
+      .def("sizes", &sizesOf);
+  m.def("describe", &describe, "capsule"_a);
+}
+
 NB_MODULE(_ffd, m) {
   // A runtime that something keeps to the end of the interpreter, such as an
   // attention function registered with a framework, is no error to report.
   nb::set_leak_warnings(false);
-  nb::exception<Error>(m, "Error", PyExc_RuntimeError);
+  const nb::exception<Error> error(m, "Error", PyExc_RuntimeError);
+  bindPaged(m, error);
 
   nb::class_<Runtime>(m, "Runtime")
       .def(nb::init<std::string, int, std::string, bool, std::string>(),

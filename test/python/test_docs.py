@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import ffd
+
 PAGE = Path(os.environ.get("FFD_DOCS", Path(__file__).parents[2] / "docs")) / "python.md"
 
 
@@ -22,6 +24,20 @@ def test_examples():
     assert result.out.shape == reference.out.shape == (2, 8, 64)
     assert np.abs(names["keys"] - names["k"][:, :896]).max() < 0.02
     assert np.abs(names["out"] - ffd_exact(names)).max() < 5e-3
+    paged = names["paged"]
+    assert names["answer"].shape == (2, 8, 64) and paged.length(names["other"]) == 256
+    assert paged.pages - paged.pages_free == 4
+
+
+@pytest.mark.skipif(not ffd.cuda_devices()[0], reason="no GPU")
+def test_examples_on_a_gpu():
+    pytest.importorskip("torch")
+    blocks = re.findall(r"^```python torch\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    assert blocks
+    for block in blocks:
+        names: dict = {"ffd": ffd}
+        exec(compile(block, str(PAGE), "exec"), names)
+        assert np.isfinite(names["answer"].numpy()).all()
 
 
 def ffd_exact(names: dict) -> np.ndarray:
