@@ -55,7 +55,7 @@ class PagedCache:
     sm_scale: softmax scale; None: 1 / sqrt(head_dim).
     select_block, scan_bits, centre, lag: as of `ffd.Cache` and its `decode`.
     pseudo_max: "scan", or "refined", which is nearer to exact attention at the
-        same delta (CPU kernels only, so far).
+        same delta and keeps more blocks.
     query_tokens: newest tokens of a sequence that ask at once, 1 to 8; lag is
         query_tokens - 1 at least.
     target: "cpu", "cuda" (the same as "cuda:0") or "cuda:1" ...

@@ -229,8 +229,7 @@ def test_everything_at_once(element, centre, tokens, cuda):
 
 @pytest.mark.parametrize("options, message", (
     (dict(selector="top_k=4"), "top_k"),
-    (dict(selector="all", execution="split"), "split|all"),
-    (dict(refined_max=True), "refined")), ids=str)
+    (dict(selector="all", execution="split"), "split|all")), ids=str)
 def test_ablations_are_refused(options, message, cuda):
     case = draw(808, lengths=[300], shared=False, delta=2.0, **SMALL)
     q, k, v = inputs(case)
