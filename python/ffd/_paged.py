@@ -435,7 +435,8 @@ class PagedCache:
                     self._framework = framework
                     break
         on = self._stream(stream)
-        views = [_views.view(name, array, on) for name, array in arrays.items()]
+        views = [_views.view(name, array, on, write=name in ("out", "lse"))
+                 for name, array in arrays.items()]
         for v in views:
             if v.device != self.device:
                 raise TypeError(f"argument '{v.name}' is on {v.device}, expected "

@@ -60,7 +60,7 @@ def _cupy() -> Any:
     return sys.modules.get("cupy")
 
 
-def view(name: str, array: Any, stream: int = 0) -> View:
+def view(name: str, array: Any, stream: int = 0, write: bool = False) -> View:
     """Of an argument `name`; what is taken by DLPack is ready on `stream`."""
     if isinstance(array, np.ndarray):
         return _of_numpy(name, array)
@@ -73,7 +73,7 @@ def view(name: str, array: Any, stream: int = 0) -> View:
                     _in_elements(name, array.strides, array.itemsize), array.dtype.name,
                     f"cuda:{array.device.id}", "cupy")
     if hasattr(array, "__dlpack__"):
-        return _of_dlpack(name, array, stream)
+        return _of_dlpack(name, array, stream, write)
     try:
         return _of_numpy(name, np.asarray(memoryview(array)))
     except TypeError:
@@ -107,19 +107,27 @@ def _of_torch(name: str, tensor: Any, torch: Any) -> View:
                 str(tensor.dtype).replace("torch.", ""), device, "torch")
 
 
-def _of_dlpack(name: str, array: Any, stream: int) -> View:
+def _of_dlpack(name: str, array: Any, stream: int, write: bool) -> View:
     kind, number = (int(x) for x in array.__dlpack_device__())
-    if kind in _HOST:
-        device, capsule = "cpu", array.__dlpack__()
-    elif kind in _CUDA:
-        # DLPack calls the default stream 1.
-        device, capsule = f"cuda:{number}", array.__dlpack__(stream=stream or 1)
-    else:
+    if kind not in _HOST + _CUDA:
         device = f"{_NAMES.get(kind, f'DLPack device type {kind}')}:{number}"
         return View(name, array, 0, tuple(array.shape), (), str(array.dtype), device, "")
-    address, shape, strides, dtype, _, _, owner = _ffd.describe(capsule)
-    return View(name, array, address, shape, strides, dtype, device,
-                "", owner)
+    device = "cpu" if kind in _HOST else f"cuda:{number}"
+    # DLPack calls the default stream 1.
+    options: dict[str, Any] = {} if device == "cpu" else {"stream": stream or 1}
+    try:
+        if write:  # versions below 1 do not say what is read-only
+            try:
+                capsule = array.__dlpack__(max_version=(1, 0), **options)
+            except TypeError:
+                capsule = array.__dlpack__(**options)
+        else:
+            capsule = array.__dlpack__(**options)
+        address, shape, strides, dtype, owner = _ffd.describe(capsule, write)
+    except (TypeError, BufferError) as error:
+        raise TypeError(f"argument '{name}' is {type(array).__name__}, which does not pass by "
+                        f"DLPack: {error}") from None
+    return View(name, array, address, shape, strides, dtype, device, "", owner)
 
 
 def empty(like: str, shape: tuple[int, ...], dtype: str, device: str) -> View:

@@ -128,7 +128,7 @@ static void bindPaged(nb::module_ &m, nb::handle error) {
       .def("info", &PagedCache::info)
       .def("fit", &PagedCache::fit, "bytes"_a)
       .def("sizes", &sizesOf);
-  m.def("describe", &describe, "capsule"_a);
+  m.def("describe", &describe, "capsule"_a, "write"_a);
 }
 
 NB_MODULE(_ffd, m) {

@@ -326,25 +326,31 @@ static std::string dtypeName(nb::dlpack::dtype type) {
          " lanes";
 }
 
-nb::tuple describe(nb::handle capsule) {
-  auto array = std::make_unique<nb::ndarray<nb::ro>>();
+/// The fields of `describe`; the array goes with the last.
+template <typename Array>
+static nb::tuple describeAs(nb::handle capsule, const char *expected) {
+  auto array = std::make_unique<Array>();
   if (!nb::try_cast(capsule, *array)) {
     PyErr_Clear();
-    throw nb::type_error("not a DLPack capsule that can be read");
+    throw nb::type_error(expected);
   }
   nb::list shape, strides;
   for (size_t i = 0; i < array->ndim(); ++i) {
     shape.append(array->shape(i));
     strides.append(array->stride(i));
   }
-  const Address address = reinterpret_cast<Address>(array->data());
+  const Address address = Address(reinterpret_cast<uintptr_t>(array->data()));
   const std::string dtype = dtypeName(array->dtype());
-  const int32_t device = array->device_type(), number = array->device_id();
-  nb::capsule owner(array.release(), [](void *p) noexcept {
-    delete static_cast<nb::ndarray<nb::ro> *>(p);
-  });
+  nb::capsule owner(array.release(),
+                    [](void *p) noexcept { delete static_cast<Array *>(p); });
   return nb::make_tuple(address, nb::tuple(shape), nb::tuple(strides), dtype,
-                        device, number, owner);
+                        owner);
+}
+
+nb::tuple describe(nb::handle capsule, bool write) {
+  if (write)
+    return describeAs<nb::ndarray<>>(capsule, "expected memory to write to");
+  return describeAs<nb::ndarray<nb::ro>>(capsule, "expected a DLPack capsule");
 }
 
 } // namespace ffd::python

@@ -124,8 +124,9 @@ private:
 };
 
 /// What a DLPack capsule describes: (address, shape, strides in elements,
-/// dtype, DLPack device type, device number, what keeps it alive).
-nb::tuple describe(nb::handle capsule);
+/// dtype, what keeps it alive). TypeError where it is read-only and to be
+/// written.
+nb::tuple describe(nb::handle capsule, bool write);
 
 } // namespace ffd::python
 #endif // FFD_PYTHON_PAGEDCACHE_H

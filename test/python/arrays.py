@@ -38,30 +38,37 @@ _capsule.restype = ctypes.py_object
 _capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
 
 
+_CODES = {"bfloat16": 4, "float16": 2, "float32": 2, "int32": 0}
+
+
 class OnlyDLPack:
-    """A bfloat16 tensor (DLPack type code 4) over numpy's memory."""
+    """A tensor over numpy's memory, said to be on a device."""
 
     CPU, CUDA, CUDA_HOST = 1, 2, 3
 
     def __init__(self, array: np.ndarray, device: int = CPU):
-        assert array.dtype == ml_dtypes.bfloat16
         self.array, self.device = array, device
         self.shape = array.shape
         self.released = 0
+        self.stream = None  # of the last who took it
         self._kept = []
 
     def __dlpack_device__(self):
         return self.device, 0
 
-    def __dlpack__(self, **_):
+    def __dlpack__(self, stream=None, **_):
+        self.stream = stream
+
         def release(_managed):
             self.released += 1
 
         dims = self.array.ndim
         shape = (ctypes.c_int64 * dims)(*self.array.shape)
-        strides = (ctypes.c_int64 * dims)(*(s // 2 for s in self.array.strides))
+        size = self.array.itemsize
+        strides = (ctypes.c_int64 * dims)(*(s // size for s in self.array.strides))
         managed = _Managed(
-            _Tensor(self.array.view(np.uint16).ctypes.data, self.device, 0, dims, 4, 16, 1,
-                    shape, strides, 0), None, _DELETER(release))
+            _Tensor(self.array.__array_interface__["data"][0], self.device, 0, dims,
+                    _CODES[self.array.dtype.name], 8 * size, 1, shape, strides, 0), None,
+            _DELETER(release))
         self._kept.append((managed, shape, strides))
         return _capsule(ctypes.addressof(managed), b"dltensor", None)
