@@ -26,6 +26,22 @@ class _Args(ctypes.Structure):  # ffdDecodeArgs
                 ("sm_scale", ctypes.c_float), ("pieces", _I), ("centre", _P)]
 
 
+class _AppendArgs(ctypes.Structure):  # ffdAppendArgs
+    _fields_ = [*((name, _P) for name in (
+        "k v thumbnails residuals values smax tail_k tail_v page_table lengths new_lengths offsets "
+        "reserved errors workspace").split()),
+        *((name, _L) for name in "k_token k_head v_token v_head page tail_batch tail_head".split()),
+        *((name, _I) for name in "batch kv_heads splits lag pages tail_tokens".split()),
+        ("centre", _P), ("slots", _P), ("committed", _P), ("slot_count", _I)]
+
+
+class _PlanArgs(ctypes.Structure):  # ffdPlanArgs
+    _fields_ = [("lengths", _P), ("plan", _P), ("error", _P),
+                *((name, _I) for name in "batch kv_heads lag pieces target blocks".split()),
+                ("slots", _P), ("committed", _P), ("slot_count", _I), ("multiprocessors", _I),
+                ("resident", _I)]
+
+
 class _Spec(ctypes.Structure):  # ffdSpec
     _fields_ = [(name, _I) for name in (
         "head_dim", "value_dim", "group", "element", "scan_bits", "quant_block", "select_block",
@@ -42,6 +58,14 @@ class _Options(ctypes.Structure):  # ffdContextOptions
 
 _KERNEL = ctypes.CFUNCTYPE(None, ctypes.POINTER(_Args), _L, _L)
 _PLANNED = ctypes.CFUNCTYPE(None, ctypes.POINTER(_Args))
+_APPEND = ctypes.CFUNCTYPE(None, ctypes.POINTER(_AppendArgs))
+_PLAN = ctypes.CFUNCTYPE(None, ctypes.POINTER(_PlanArgs))
+
+
+def _words(address: int, shape: tuple[int, ...], kind: Any = np.int32) -> np.ndarray:
+    """Memory as an array."""
+    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(kind).itemsize
+    return np.frombuffer((ctypes.c_uint8 * size).from_address(address), kind).reshape(shape)
 
 
 class _State(ctypes.Structure):  # FakeCudaState
@@ -49,12 +73,13 @@ class _State(ctypes.Structure):  # FakeCudaState
                 ("shared_bytes", ctypes.c_int), ("shared_opt_in", ctypes.c_int), ("grid", _L),
                 ("live_allocations", ctypes.c_int), ("live_modules", ctypes.c_int),
                 ("context_depth", ctypes.c_int), ("retains", ctypes.c_int), ("memory_left", _L),
-                ("major", ctypes.c_int), ("minor", ctypes.c_int), ("append", _P), ("plan", _P),
+                ("major", ctypes.c_int), ("minor", ctypes.c_int), ("append", _APPEND), ("plan", _PLAN),
                 ("planned", _PLANNED), ("plans", ctypes.c_int)]
 
 
 class StandIn:
-    """Takes the place of the GPU for ffd.Cache.decode and ffd.exact."""
+    """Takes the place of the GPU for ffd.Cache.decode and ffd.exact, and for one
+    ffd.PagedCache (`stand_in_for`) whose sequences are all tail."""
 
     def __init__(self) -> None:
         assert ffd.cuda_devices() == (1, "")  # loads libffd and the driver
@@ -72,8 +97,11 @@ class StandIn:
                            kernel_cache_dir=b"")
         self._context = _P()
         self._do("ffdContextCreate", ctypes.byref(options), ctypes.byref(self._context))
-        self._callbacks = _KERNEL(self._cta), _PLANNED(self._launch_planned)
-        self.state.kernel, self.state.planned = self._callbacks
+        self._slots: list[int] | None = None  # of the last plan of a paged cache
+        self._callbacks = (_KERNEL(self._cta), _PLANNED(self._launch_planned),
+                           _APPEND(self._append), _PLAN(self._plan))
+        (self.state.kernel, self.state.planned, self.state.append,
+         self.state.plan) = self._callbacks
         ffd.Cache.decode = self._watch(ffd.Cache.decode, self._see_decode)
         ffd.exact = self._watch(ffd.exact, self._see_exact)
 
@@ -109,13 +137,72 @@ class StandIn:
         self._spec = _Spec(k.shape[3], v.shape[3], q.shape[-2] // k.shape[2],
                            int("bfloat16" in str(k.dtype)), 2, 128, 16, 0, tokens, 0, 0)
 
+    def stand_in_for(self, cache: ffd.PagedCache) -> None:
+        self._exact = False
+        self._spec = _Spec(cache.head_dim, cache.value_dim, cache.heads // cache.kv_heads,
+                           int(cache.dtype == "bfloat16"), 2, 128, 16, 0, cache.query_tokens, 0, 0)
+
+    def _append(self, args: Any) -> None:
+        """Into tails alone: whoever appends 128 tokens is told."""
+        a = args.contents
+        d, dv = self._spec.head_dim, self._spec.value_dim
+        slots = _words(a.slots, (a.batch,)).tolist() if a.slots else range(a.batch)
+        offsets = _words(a.offsets, (a.batch + 1,)).tolist()
+        for i, slot in enumerate(slots):
+            if a.slots and not 0 <= slot < a.slot_count:
+                continue
+            if _words(a.reserved + 4 * slot, (1,))[0] < 0:
+                continue
+            length = _words(a.lengths + 4 * slot, (1,))
+            begin, end = offsets[i], offsets[i + 1]
+            if int(length[0]) + end - begin >= 128:
+                self.problem = "the stand-in commits no blocks"
+                continue
+            for head in range(a.kv_heads):
+                row = slot * a.tail_batch + head * a.tail_head + int(length[0])
+                for to, of, token, stride, dim in ((a.tail_k, a.k, a.k_token, a.k_head, d),
+                                                   (a.tail_v, a.v, a.v_token, a.v_head, dv)):
+                    for t in range(begin, end):
+                        ctypes.memmove(to + 2 * dim * (row + t - begin),
+                                       of + 2 * (t * token + head * stride), 2 * dim)
+            length[0] += end - begin
+
+    def _plan(self, args: Any) -> None:
+        a = args.contents
+        self._slots = (_words(a.slots, (a.batch,)).tolist() if a.slots else list(range(a.batch)))
+        self._slot_count = a.slot_count if a.slots else a.batch
+
+    def _each(self, given: _Args) -> None:
+        """A decode of a paged cache, one of its sequences after the other."""
+        spec = self._spec
+        rows = given.kv_heads * spec.group * spec.query_tokens
+        for place, slot in enumerate(self._slots):
+            if not 0 <= slot < self._slot_count:
+                continue
+            a = _Args.from_buffer_copy(given)
+            zeros = np.zeros(a.kv_heads * 1024 + 64, np.uint8)  # nothing is committed
+            a.smax = (zeros.ctypes.data + 63) // 64 * 64
+            a.batch, a.kept_count = 1, None
+            a.q += 2 * place * a.q_batch
+            a.tail_k += 2 * spec.head_dim * slot * a.tail_batch
+            a.tail_v += 2 * spec.value_dim * slot * a.tail_batch
+            a.page_table += 4 * slot * a.page
+            a.lengths += 4 * slot
+            a.delta += 4 * slot
+            a.out += 4 * place * rows * spec.value_dim
+            a.lse = a.lse + 4 * place * rows if a.lse else None
+            self._launch(ctypes.pointer(a))
+
     def _cta(self, args: Any, row: int, split: int) -> None:
         if row == split == 0:
             self._launch(args)
 
     def _launch_planned(self, args: Any) -> None:
         self.planned += 1
-        self._launch(args)
+        if self._slots is None:
+            self._launch(args)
+        else:
+            self._each(args.contents)
 
     def _launch(self, args: Any) -> None:
         try:

@@ -36,6 +36,146 @@ def test_around_a_kernel(tmp_path):
     assert done.stdout.strip().endswith("all is given back")
 
 
+def a_cache_that_grows(fake) -> None:
+    """What ffd.PagedCache hands to append and decode: addresses, strides, lists of
+    sequences, streams, and what of it a captured graph reads anew."""
+    import ctypes
+
+    import ml_dtypes
+
+    import measures
+    from arrays import OnlyDLPack, half
+    from cases import draw
+    from elements import BF16
+    from ffd_reference import decode
+    from test_decode import SMALL
+
+    def device(array):
+        return OnlyDLPack(array, OnlyDLPack.CUDA)
+
+    case = draw(31, lengths=[100, 90, 0], shared=False, delta=2.0, **{**SMALL, "element": BF16})
+    q, k, v = (half(x, BF16) for x in (case.q, case.k, case.v))
+    options = dict(layers=2, heads=4, kv_heads=2, head_dim=64, dtype="bfloat16", delta=2.0,
+                   max_sequences=5, max_tokens=1000, target="cuda")
+    cache = ffd.PagedCache(**options)
+    assert cache.device == "cuda:0" and fake.state.retains == 2  # the context's, and to wait
+    again = ffd.PagedCache(**options)  # shares the context
+    assert fake.state.retains == 2
+    again.close()
+    fake.stand_in_for(cache)
+    for s in range(4):
+        assert cache.create() == s
+
+    def agree(got, sequences, lengths):
+        want = decode(case.q[sequences], case.k[sequences], case.v[sequences], np.array(lengths),
+                      case.spec)
+        problem = fake.problem or measures.disagreement(*got, want.o, want.lse,
+                                                        measures.SPARSE["bf16"])
+        assert not problem, problem
+
+    def ask(sequences, rows, **options):
+        """Into memory of the device; slots other than the sequences of the case."""
+        out = np.full((len(rows), 4, 64), 7, np.float32)
+        lse = np.full((len(rows), 4), 7, np.float32)
+        given = device(np.ascontiguousarray(q[rows]))
+        result = cache.decode(1, sequences, given, out=device(out), lse=device(lse), **options)
+        assert isinstance(result[0], OnlyDLPack) and given.stream == options.get("stream", 1)
+        return out, lse
+
+    # Rows of three sequences in slots out of order, heads before tokens.
+    rows = [np.concatenate([x[0, :80], x[1, :90]]) for x in (k, v)]
+    wide = [np.ascontiguousarray(x.swapaxes(0, 1)).swapaxes(0, 1) for x in rows]
+    cache.append(1, [3, 0, 1], *map(device, wide), tokens=[80, 90, 0])
+    agree(ask([3, 0, 1], [0, 1, 2]), [0, 1, 2], [80, 90, 0])
+    assert cache.length(3) == 0  # of layer 0
+    cache.append(1, 3, device(k[0, 80:85]), device(v[0, 80:85]), stream=0)
+    agree(ask([3], [0], stream=4096), [0], [85])
+
+    # A graph: one token of each row of slots, or of those in a list that changes.
+    driver = ctypes.CDLL("libcuda.so.1")
+    stream, graph, run = (ctypes.c_void_p() for _ in range(3))
+    driver.cuStreamCreate(ctypes.byref(stream), 1)
+    new = [np.ascontiguousarray(x[:3, 85]) for x in (k, v)]
+    listed = np.array([3, -1, 77], np.int32)
+    out, lse = np.full((3, 4, 64), 7, np.float32), np.full((3, 4), 7, np.float32)
+    query = np.ascontiguousarray(q)
+    driver.cuStreamBeginCapture_v2(stream, 0)
+    for layer in (0, 1):
+        cache.append(layer, device(listed), *map(device, new), stream=stream.value)
+    cache.decode(1, device(listed), device(query), out=device(out), lse=device(lse),
+                 stream=stream.value)
+    for call in (lambda: cache.create(stream=stream.value),
+                 lambda: cache.append(1, [3, 0], device(new[0][:2]), device(new[1][:2]),
+                                      stream=stream.value),
+                 lambda: cache.decode(1, [3], device(query[:1]), out=device(out[:1]), delta=1.0,
+                                      stream=stream.value)):
+        try:
+            call()
+        except ValueError as error:
+            assert "captured" in str(error), error
+        else:
+            raise AssertionError("in a capture")
+    driver.cuStreamEndCapture(stream, ctypes.byref(graph))
+    driver.cuGraphInstantiateWithFlags(ctypes.byref(run), graph, ctypes.c_ulonglong(0))
+    assert (out == 7).all() and (lse == 7).all()
+    for token in range(85, 95):  # memory that the graph reads anew
+        for to, x in zip(new, (k, v)):
+            to[0] = x[0, token]
+        driver.cuGraphLaunch(run, stream)
+        agree((out[:1], lse[:1]), [0], [token + 1])
+        assert (out[1:] == 7).all() and (lse[1:] == 7).all()
+    cache.advance(3, 10)
+    assert cache.length(3) == 10  # as many in layer 0
+    agree(ask([3], [0]), [0], [95])
+    listed[:] = -1, 3, 77
+    new[0][1], new[1][1] = k[0, 95], v[0, 95]
+    query[1] = query[0]
+    driver.cuGraphLaunch(run, stream)
+    agree((out[1:2], lse[1:2]), [0], [96])
+    driver.cuGraphDestroy(graph), driver.cuGraphExecDestroy(run)
+
+    # What is not on the device, or nobody knows how to make there.
+    def refused(kind, message, call, *arguments, **options):
+        try:
+            call(*arguments, **options)
+        except kind as error:
+            assert message in str(error), error
+        else:
+            raise AssertionError(f"no error: {message}")
+
+    here = k[0, :1]
+    refused(TypeError, "argument 'k' is on cpu, expected cuda:0, the device of the cache",
+            cache.append, 1, 0, here, device(here))
+    refused(TypeError, "argument 'v' is on cpu, expected cuda:0", cache.append, 1, 0, device(here),
+            here)
+    refused(TypeError, "argument 'out' is on cpu, expected cuda:0", cache.decode, 1, [0],
+            device(q[:1]), out=np.empty((1, 4, 64), np.float32))
+    refused(TypeError, "results on cuda:0 are allocated by PyTorch or CuPy", cache.decode, 1, [0],
+            device(q[:1]))
+    refused(TypeError, "argument 'sequences' has dtype bfloat16, expected int32", cache.decode, 1,
+            device(q[0, 0]), device(q[:1]))
+    refused(ValueError, "device_sequences", cache.append, 1, device(listed), device(k[:3, 0]),
+            device(v[:3, 0]))
+    apart = np.zeros((1, 2, 128), ml_dtypes.bfloat16)[..., ::2]
+    refused(ValueError, "argument 'k' has strides [256, 128, 2], expected channels side by side",
+            cache.append, 1, 0, device(apart), device(here))
+    odd = np.zeros(2 * 64 + 1, ml_dtypes.bfloat16)[1:].reshape(1, 2, 64)
+    refused(ValueError, "multiples of 16 bytes", cache.append, 1, 0, device(odd), device(here))
+    refused(TypeError, "argument 'stream' is str, expected int", cache.create, stream="side")
+    refused(ValueError, "argument 'stream' is -1", cache.create, stream=-1)
+
+    class Stream:
+        def __cuda_stream__(self):
+            return 0, 4096
+
+    cache.append(1, 0, device(k[1, 90:91]), device(v[1, 90:91]), stream=Stream())
+    live = fake.state.live_allocations
+    assert live > 0
+    cache.close()
+    assert fake.state.live_allocations == 0
+    refused(ValueError, "the cache is closed", cache.create)
+
+
 def main() -> None:
     import measures
     from arrays import half
@@ -115,6 +255,8 @@ def main() -> None:
             raise AssertionError(f"{options} ran")
 
     del runtime, other, cache, got
+    gc.collect()
+    a_cache_that_grows(fake)
     gc.collect()
     state = fake.state
     left = state.live_allocations, state.live_modules, state.context_depth, state.retains
