@@ -69,8 +69,9 @@ class PagedCache:
     Nothing is copied to or from the host. On a GPU work is enqueued and not waited
     for, on `stream`: the address of a CUstream, or a stream of PyTorch, CuPy or
     cuda.core; None: the current stream of the framework of the arrays (of the last
-    ones, in calls without), the default stream for other frameworks. All calls of
-    a cache belong on one stream, or on streams that events put in order.
+    ones, in calls without; before there were any, of PyTorch if it uses the GPU),
+    the default stream for other frameworks. All calls of a cache belong on one
+    stream, or on streams that events put in order.
 
     Threads may share a cache; its calls run one after the other. Errors are
     TypeError and ValueError for arguments, MemoryError, OSError, and ffd.Error,

@@ -113,6 +113,9 @@ def _of_dlpack(name: str, array: Any, stream: int, write: bool) -> View:
         device = f"{_NAMES.get(kind, f'DLPack device type {kind}')}:{number}"
         return View(name, array, 0, tuple(array.shape), (), str(array.dtype), device, "")
     device = "cpu" if kind in _HOST else f"cuda:{number}"
+    if write and type(array).__module__.startswith("jax"):  # also where its flags do not say so
+        raise TypeError(f"argument '{name}' is {type(array).__name__}, which cannot be written to, "
+                        "expected an array of numpy, PyTorch or CuPy")
     # DLPack calls the default stream 1.
     options: dict[str, Any] = {} if device == "cpu" else {"stream": stream or 1}
     try:
@@ -183,7 +186,8 @@ def current_stream(framework: str, number: int) -> int:
 
 
 def known_framework() -> str:
-    """Which one uses the GPU in this process, before there is an array to tell."""
+    """Which one uses the GPU in this process, before there is an array to tell: PyTorch
+    if it does, else CuPy."""
     torch = _torch()
     if torch is not None and torch.cuda.is_initialized():
         return "torch"
