@@ -6,8 +6,7 @@ kind. PyTorch and CuPy are asked directly, others by DLPack; neither is imported
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -22,8 +21,7 @@ _NUMPY = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat
           "float32": np.dtype(np.float32)}
 
 
-@dataclass(frozen=True)
-class View:
+class View(NamedTuple):
     name: str
     """Of the argument."""
     array: Any
@@ -99,12 +97,10 @@ def _of_torch(name: str, tensor: Any, torch: Any) -> View:
     if tensor.requires_grad and torch.is_grad_enabled():
         raise TypeError(f"argument '{name}' requires grad, expected a tensor that does not, or "
                         "torch.no_grad(): a cache has no backward")
-    device = tensor.device.type
-    if device == "cuda":
-        device = f"cuda:{tensor.device.index}"
+    device = str(tensor.device)
     address = tensor.data_ptr() if device == "cpu" or device.startswith("cuda") else 0
     return View(name, tensor, address, tuple(tensor.shape), tensor.stride(),
-                str(tensor.dtype).replace("torch.", ""), device, "torch")
+                str(tensor.dtype)[len("torch."):], device, "torch")
 
 
 def _of_dlpack(name: str, array: Any, stream: int, write: bool) -> View:
