@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -292,12 +292,12 @@ class PagedCache:
             each = _rows_of_each(tokens, offsets, count, rows)
         keys, k_strides = self._row_strides(keys)
         values, v_strides = self._row_strides(values)
-        self._order([keys, values, *filter(None, (listed, limits))], on)
         if each and all(n == 1 for n in each):
             each = []
-        self._native.append(layer, count, slots or [], each, listed.address if listed else 0,
-                            limits.address if limits else 0, keys.address, values.address,
-                            k_strides, v_strides, on)
+        self._enqueue([keys, values, *filter(None, (listed, limits))], on, lambda: (
+            self._native.append(layer, count, slots or [], each, listed.address if listed else 0,
+                                limits.address if limits else 0, keys.address, values.address,
+                                k_strides, v_strides, on)))
 
     def decode(self, layer: int, sequences: Any, q: Any, *, delta: Any = None, lse: Any = False,
                out: Any = None, stream: Any = None) -> Any:
@@ -352,27 +352,33 @@ class PagedCache:
                                  "expected set_delta before")
             assert slots is not None
             self._set_deltas(list(zip(slots, check.deltas(delta, count).tolist())), on)
-        self._order([query, result, *filter(None, (logs, listed))], on)
-        self._native.decode(layer, count, slots or [], listed.address if listed else 0,
-                            query.address, strides, result.address, logs.address if logs else 0, on)
+        self._enqueue([query, result, *filter(None, (logs, listed))], on, lambda: (
+            self._native.decode(layer, count, slots or [], listed.address if listed else 0,
+                                query.address, strides, result.address,
+                                logs.address if logs else 0, on)))
         return result.array if logs is None else (result.array, logs.array)
 
     def gather(self, layer: int, sequence: int, *, first: int = 0, tokens: int | None = None,
                like: Any = None, stream: Any = None) -> tuple[Any, Any]:
         """(K, V) of a range of tokens, [tokens, kv_heads, ...] of the cache's dtype: K as
         decodes see it, exact in the tail and reconstructed elsewhere, V exact. Arrays
-        of the framework of `like`; None: of that of the last arrays, or numpy. Waits."""
+        of the framework of `like`; None: numpy's in host memory, on a GPU those of the
+        framework of the last call. Waits."""
         on, views = self._enter(stream, {} if like is None else {"like": like}, ())
         first = check.integer("first", first, 0)
         if tokens is None:
             tokens = max(0, self.length(sequence) - first)
         shape = (check.integer("tokens", tokens, 0), self.kv_heads)
-        framework = views[0].framework if views else self._framework or _views.known_framework()
+        if views:
+            framework = views[0].framework
+        else:
+            framework = "numpy" if self.device == "cpu" else (
+                self._framework or _views.known_framework())
         k, v = (_views.empty(framework, (*shape, dim), self.dtype, self.device)
                 for dim in (self.head_dim, self.value_dim))
-        self._order([k, v], on)
-        self._native.gather(check.integer("layer", layer, 0), _slot(sequence), first, shape[0],
-                            k.address, v.address, on)
+        layer, sequence = check.integer("layer", layer, 0), _slot(sequence)
+        self._enqueue([k, v], on, lambda: self._native.gather(
+            layer, sequence, first, shape[0], k.address, v.address, on))
         return k.array, v.array
 
     # --- What happened --------------------------------------------------------------------
@@ -444,9 +450,12 @@ class PagedCache:
                                 f"{self.device}, the device of the cache")
         return on, views
 
-    def _order(self, views: list[View], on: int) -> None:
-        if self.device != "cpu":
-            _views.order(views, on, self._number)
+    def _enqueue(self, views: list[View], on: int, call: Callable[[], None]) -> None:
+        """A call of the extension, ordered with the streams that its arrays belong to."""
+        after = None if self.device == "cpu" else _views.order(views, on, self._number)
+        call()
+        if after is not None:
+            after()
 
     def _expect_dtype(self, v: View, dtype: str) -> None:
         if v.dtype != dtype:

@@ -5,7 +5,9 @@ kind. PyTorch and CuPy are asked directly, others by DLPack; neither is imported
 
 from __future__ import annotations
 
+import functools
 import sys
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -190,9 +192,11 @@ def known_framework() -> str:
     return "cupy" if _cupy() is not None else ""
 
 
-def order(views: list[View], stream: int, number: int) -> None:
+def order(views: list[View], stream: int, number: int) -> Callable[[], None] | None:
     """Makes `stream` wait for the work so far of the frameworks' streams, where they
-    are others, and keeps memory of theirs until its work is done."""
+    are others, and keeps memory of theirs until its work is done. What comes back is
+    to be called once that work is enqueued."""
+    after = None
     for framework in {v.framework for v in views}:
         if framework not in ("torch", "cupy") or current_stream(framework, number) == stream:
             continue
@@ -204,11 +208,19 @@ def order(views: list[View], stream: int, number: int) -> None:
             for v in views:
                 if v.framework == "torch":
                     v.array.record_stream(on)
-        else:
+        else:  # whose memory belongs to the stream that took it
             cuda = _cupy().cuda
             with cuda.Device(number):
-                on = cuda.ExternalStream(stream, number) if stream else cuda.Stream.null
-                on.wait_event(cuda.get_current_stream().record())
+                mine = cuda.get_current_stream()
+                theirs = cuda.ExternalStream(stream, number) if stream else cuda.Stream.null
+                theirs.wait_event(mine.record())
+            after = functools.partial(_wait, mine, theirs, number)
+    return after
+
+
+def _wait(mine: Any, theirs: Any, number: int) -> None:
+    with _cupy().cuda.Device(number):
+        mine.wait_event(theirs.record())
 
 
 def framework_of(array: Any) -> str:

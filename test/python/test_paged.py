@@ -368,6 +368,7 @@ def test_gather(element, made):
     cache, [s] = filled(case)
     keys, values = cache.gather(0, s, like=into(q))
     assert tuple(keys.shape) == tuple(values.shape) == (700, 2, 64)
+    assert type(keys) is type(into(q))
     keys, values = cache.gather(0, s)
     assert keys.dtype == (np.float16 if element is F16 else ml_dtypes.bfloat16)
     assert (values == v[0, :700]).all() and (keys[640:] == k[0, 640:700]).all()

@@ -438,6 +438,9 @@ def test_cupy(torch):  # noqa: F811
         agree((out, lse), case)
         keys, _ = cache.gather(0, 0, like=q)
         assert isinstance(keys, cupy.ndarray)
+        # On another stream, before and after which CuPy's own waits.
+        again = cache.decode(0, sequences, q, stream=cupy.cuda.Stream(non_blocking=True))
+        assert (again.get() == out.get()).all()
         mixed = cache.decode(0, sequences, torch.from_dlpack(q))
     assert isinstance(mixed, torch.Tensor)
     torch.cuda.synchronize()
