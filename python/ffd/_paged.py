@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from . import _arguments as check
+from . import _batches as batches
 from . import _ffd, _views
 from ._cache import SELECT_BLOCKS
 from ._views import View
@@ -23,7 +24,6 @@ OutOfPages = _ffd.OutOfPages
 OutOfSequences = _ffd.OutOfSequences
 
 PAGE = 128  # tokens
-_DTYPES = {"f16": "float16", "bf16": "bfloat16", "float16": "float16", "bfloat16": "bfloat16"}
 _ERRORS = ("beyond what is reserved", "a page that is none", "a tail that is too short",
            "a length that is none")
 
@@ -97,7 +97,7 @@ class PagedCache:
         self.head_dim = check.integer("head_dim", head_dim, 1)
         self.value_dim = self.head_dim if value_dim is None else check.integer(
             "value_dim", value_dim, 1)
-        self.dtype = _dtype(dtype)
+        self.dtype = batches.dtype_of(dtype)
         self.max_sequences = check.integer("max_sequences", max_sequences, 1)
         self.max_tokens = check.integer("max_tokens", max_tokens, 1)
         self.query_tokens = check.integer("query_tokens", query_tokens, 1, 8)
@@ -109,7 +109,7 @@ class PagedCache:
         if check.text("pseudo_max", pseudo_max) not in ("scan", "refined"):
             raise ValueError(f"argument 'pseudo_max' is '{pseudo_max}', expected 'scan' or "
                              "'refined'")
-        self.device, self._number = _device(target)
+        self.device, self._number = batches.device_of(target)
         self._delta = float(check.deltas(check.real("delta", delta), 1)[0])
         self._deltas: dict[int, float] = {}
         self._framework: str | None = None
@@ -178,7 +178,7 @@ class PagedCache:
     def create(self, *, delta: float | None = None, stream: Any = None) -> int:
         """An empty sequence: the number of the lowest free slot. delta: its threshold;
         None: the cache's."""
-        threshold = self._delta if delta is None else _delta(delta)
+        threshold = self._delta if delta is None else batches.delta_of(delta)
         on = self._stream(stream)
         sequence = self._native.create(on)
         self._deltas[sequence] = self._delta
@@ -188,12 +188,12 @@ class PagedCache:
 
     def free(self, sequence: int, *, stream: Any = None) -> None:
         """Gives slot and pages back; pages shared with forks stay with those."""
-        self._native.free(_slot(sequence), self._stream(stream))
+        self._native.free(batches.slot_of(sequence), self._stream(stream))
         self._deltas.pop(sequence, None)
 
     def fork(self, sequence: int, *, stream: Any = None) -> int:
         """A second sequence of the same tokens: shares the pages, copies the tail."""
-        forked = self._native.fork(_slot(sequence), self._stream(stream))
+        forked = self._native.fork(batches.slot_of(sequence), self._stream(stream))
         if sequence in self._deltas:
             self._deltas[forked] = self._deltas[sequence]
         else:
@@ -203,39 +203,40 @@ class PagedCache:
     def truncate(self, sequence: int, length: int, *, stream: Any = None) -> None:
         """Shortens to `length` tokens: anywhere in the tail, or to a multiple of 128
         below it; inside of a committed block is an ffd.Error."""
-        self._native.truncate(_slot(sequence), check.integer("length", length, 0),
+        self._native.truncate(batches.slot_of(sequence), check.integer("length", length, 0),
                               self._stream(stream))
 
     def set_delta(self, sequences: Any, delta: Any, *, stream: Any = None) -> None:
         """The threshold of sequences from now on, one for all or one each."""
-        slots = _slots(sequences)
+        slots = batches.slots_of(sequences)
         values = check.deltas(delta, len(slots))
         self._set_deltas(list(zip(slots, values.tolist())), self._stream(stream))
 
     def length(self, sequence: int) -> int:
         """Tokens, in the layer that has the fewest."""
-        return self._native.sequence(_slot(sequence))[0]
+        return self._native.sequence(batches.slot_of(sequence))[0]
 
     def committed(self, sequence: int) -> int:
         """Tokens of the split pages; the rest is the tail."""
-        return self._native.sequence(_slot(sequence))[1]
+        return self._native.sequence(batches.slot_of(sequence))[1]
 
     def reserved(self, sequence: int) -> int:
         """Tokens that the sequence can grow to without taking pages."""
-        return self._native.sequence(_slot(sequence))[2]
+        return self._native.sequence(batches.slot_of(sequence))[2]
 
     def reserve(self, sequences: Any, tokens: Any, *, stream: Any = None) -> None:
         """Takes pages so that sequences can grow by `tokens`, one number or one each,
         without taking more: all of them, or none and OutOfPages. Appending does so
         by itself, but not in a captured graph."""
-        slots = _slots(sequences)
-        self._native.reserve(slots, _counts("tokens", tokens, len(slots)), self._stream(stream))
+        slots = batches.slots_of(sequences)
+        self._native.reserve(slots, batches.counts_of("tokens", tokens, len(slots)),
+                             self._stream(stream))
 
     def advance(self, sequences: Any, tokens: Any = 1) -> None:
         """Says that replayed graphs have appended `tokens` to all layers of sequences.
         Before the next call on them outside of graphs."""
-        slots = _slots(sequences)
-        self._native.advance(slots, _counts("tokens", tokens, len(slots)))
+        slots = batches.slots_of(sequences)
+        self._native.advance(slots, batches.counts_of("tokens", tokens, len(slots)))
 
     # --- Append and decode --------------------------------------------------------------
 
@@ -269,7 +270,7 @@ class PagedCache:
         four = len(keys.shape) == 4
         count = len(slots) if slots is not None else (
             listed.shape[0] if listed else keys.shape[0] if four or offsets is None else
-            _count_of(offsets) - 1)
+            batches.count_of(offsets) - 1)
         if slots is None and listed is None and tokens is not None:
             count = np.size(tokens)
         limits = None
@@ -282,16 +283,16 @@ class PagedCache:
         if four and (tokens is not None or offsets is not None):
             raise ValueError(f"argument '{'offsets' if tokens is None else 'tokens'}' is given "
                              "with 'k' of 4 axes, expected [rows, kv_heads, head_dim]")
-        if offsets is not None and _on_device(offsets):
+        if offsets is not None and batches.on_device(offsets):
             limits = self._integers("offsets", offsets, on)
             if limits.shape != (count + 1,):
                 raise ValueError(f"argument 'offsets' has shape {list(limits.shape)}, expected "
                                  f"[{count + 1}], one more than sequences")
             each: list[int] = []
         else:
-            each = _rows_of_each(tokens, offsets, count, rows)
-        keys, k_strides = self._row_strides(keys)
-        values, v_strides = self._row_strides(values)
+            each = batches.rows_of_each(tokens, offsets, count, rows)
+        keys, k_strides = batches.row_strides(keys, self.kv_heads, self.device != "cpu")
+        values, v_strides = batches.row_strides(values, self.kv_heads, self.device != "cpu")
         if each and all(n == 1 for n in each):
             each = []
         self._enqueue([keys, values, *filter(None, (listed, limits))], on, lambda: (
@@ -327,7 +328,7 @@ class PagedCache:
         by_name = dict(zip(given, views))
         query = by_name["q"]
         slots, listed = self._batch(sequences, on)
-        self._expect_dtype(query, self.dtype)
+        batches.expect_dtype(query, self.dtype, ", the dtype of the cache")
         expected = [self.heads, self.head_dim]
         if len(query.shape) == 4 or self.query_tokens > 1:
             expected.insert(0, self.query_tokens)
@@ -340,12 +341,12 @@ class PagedCache:
                              + "heads, head_dim")
         if slots is None and listed is None:
             slots = list(range(count))
-        query, strides = self._query_strides(query)
+        query, strides = batches.query_strides(query)
         shape = query.shape[:-1]
-        result = self._result(by_name.get("out"), "out", (*shape, self.value_dim), query)
+        result = self._result(by_name.get("out"), (*shape, self.value_dim), query)
         logs = by_name.get("lse")
         if lse is True or logs is not None:
-            logs = self._result(logs, "lse", shape, query)
+            logs = self._result(logs, shape, query)
         if delta is not None:
             if listed is not None:
                 raise ValueError("argument 'delta' is given with 'sequences' in device memory, "
@@ -376,7 +377,7 @@ class PagedCache:
                 self._framework or _views.known_framework())
         k, v = (_views.empty(framework, (*shape, dim), self.dtype, self.device)
                 for dim in (self.head_dim, self.value_dim))
-        layer, sequence = check.integer("layer", layer, 0), _slot(sequence)
+        layer, sequence = check.integer("layer", layer, 0), batches.slot_of(sequence)
         self._enqueue([k, v], on, lambda: self._native.gather(
             layer, sequence, first, shape[0], k.address, v.address, on))
         return k.array, v.array
@@ -405,7 +406,7 @@ class PagedCache:
 
     def save(self, sequence: int, path: str | os.PathLike[str], *, stream: Any = None) -> None:
         """Writes a sequence to a file, with checksums. Waits."""
-        self._native.save(_slot(sequence), os.fspath(path), self._stream(stream))
+        self._native.save(batches.slot_of(sequence), os.fspath(path), self._stream(stream))
 
     def load(self, path: str | os.PathLike[str], *, stream: Any = None) -> int:
         """A new sequence of a file of any cache of the same layout, on any device."""
@@ -457,25 +458,20 @@ class PagedCache:
         if after is not None:
             after()
 
-    def _expect_dtype(self, v: View, dtype: str) -> None:
-        if v.dtype != dtype:
-            raise TypeError(f"argument '{v.name}' has dtype {v.dtype}, expected {dtype}"
-                            + (", the dtype of the cache" if dtype == self.dtype else ""))
-
     def _batch(self, sequences: Any, on: int) -> tuple[list[int] | None, View | None]:
         """The slots of a batch, or where they are on the device; neither: 0, 1 ..."""
         if sequences is None:
             return None, None
-        if _on_device(sequences):
+        if batches.on_device(sequences):
             return None, self._integers("sequences", sequences, on)
-        return _slots(sequences), None
+        return batches.slots_of(sequences), None
 
     def _integers(self, name: str, array: Any, on: int) -> View:
         v = _views.view(name, array, on)
         if v.device != self.device:
             raise TypeError(f"argument '{name}' is on {v.device}, expected {self.device}, the "
                             "device of the cache, or integers in host memory")
-        self._expect_dtype(v, "int32")
+        batches.expect_dtype(v, "int32")
         if len(v.shape) != 1 or v.strides != (1,) and v.shape[0] > 1:
             raise ValueError(f"argument '{name}' has shape {list(v.shape)} and strides "
                              f"{list(v.strides)}, expected one contiguous axis")
@@ -483,7 +479,7 @@ class PagedCache:
 
     def _tokens_of(self, v: View, dim: int) -> int:
         """Rows of k or v, checked."""
-        self._expect_dtype(v, self.dtype)
+        batches.expect_dtype(v, self.dtype, ", the dtype of the cache")
         axes = len(v.shape)
         if axes not in (3, 4) or v.shape[-2:] != (self.kv_heads, dim):
             kind = "value_dim" if v.name == "v" else "head_dim"
@@ -492,65 +488,10 @@ class PagedCache:
                              f"{self.kv_heads} and {dim} in the last axes")
         return v.shape[0] * (v.shape[1] if axes == 4 else 1)
 
-    def _aligned(self, v: View, strides: tuple[int, ...]) -> bool:
-        return v.address % 16 == 0 and all(s >= 0 and s % 8 == 0 for s in strides)
-
-    def _row_strides(self, v: View) -> tuple[View, tuple[int, int]]:
-        """Strides of tokens and heads, of a copy if there are none."""
-        *outer, heads, channels = v.strides
-        dim, rows = v.shape[-1], v.shape[:-2]
-        if self.kv_heads == 1:
-            heads = dim
-        token = self.kv_heads * dim  # of a single one
-        if len(rows) == 2 and rows[0] > 1 and rows[1] > 1:
-            token = outer[1]
-            regular = outer[0] == rows[1] * token
-        else:
-            regular = True
-            for size, stride in zip(rows, outer):
-                if size > 1:
-                    token = stride
-        good = self._aligned(v, (token, heads)) if self.device != "cpu" else (
-            v.address % 2 == 0 and token >= 0 and heads >= 0)
-        if 0 in rows or (regular and good and channels == 1 and heads >= dim):
-            return v, (token, max(heads, dim))
-        fresh = v.copy()
-        return fresh, (self.kv_heads * dim, dim)
-
-    def _query_strides(self, v: View) -> tuple[View, tuple[int, int]]:
-        *outer, heads, channels = v.strides
-        if self.heads == 1:
-            heads = self.head_dim
-        dense = self.heads * heads
-        if len(outer) == 2 and v.shape[1] > 1:
-            regular, row = outer[1] == dense, v.shape[1] * dense
-        else:
-            regular, row = True, dense
-        batch = outer[0] if v.shape[0] > 1 else row
-        if 0 in v.shape or (regular and channels == 1 and heads >= self.head_dim
-                            and self._aligned(v, (batch, heads))):
-            return v, (batch, heads)
-        return v.copy(), (v.shape[-3] * self.heads * self.head_dim if len(v.shape) == 4
-                          else self.heads * self.head_dim, self.head_dim)
-
-    def _result(self, given: View | None, name: str, shape: tuple[int, ...], query: View) -> View:
+    def _result(self, given: View | None, shape: tuple[int, ...], query: View) -> View:
         if given is None:
             return _views.empty(query.framework, shape, "float32", self.device)
-        self._expect_dtype(given, "float32")
-        if given.shape != shape:
-            raise ValueError(f"argument '{name}' has shape {list(given.shape)}, expected "
-                             f"{list(shape)}")
-        stride = 1
-        for size, got in zip(reversed(given.shape), reversed(given.strides)):
-            if size > 1 and got != stride:
-                raise ValueError(f"argument '{name}' has strides {list(given.strides)}, expected a "
-                                 "contiguous array")
-            stride *= size
-        if given.address % 16:
-            raise ValueError(f"argument '{name}' is at address {given.address:#x}, expected a "
-                             "multiple of 16 bytes")
-        if given.framework == "numpy" and not given.array.flags.writeable:
-            raise ValueError(f"argument '{name}' is read-only, expected an array to write to")
+        batches.check_result(given, shape)
         return given
 
     def _set_deltas(self, pairs: list[tuple[int, float]], on: int) -> None:
@@ -558,111 +499,6 @@ class PagedCache:
             if self._deltas.get(sequence) != delta:
                 self._native.set_delta(sequence, delta, on)
                 self._deltas[sequence] = delta
-
-
-# --- Small arguments ----------------------------------------------------------------------
-
-def _dtype(value: Any) -> str:
-    name = value if isinstance(value, str) else str(value).replace("torch.", "")
-    if name not in _DTYPES and not isinstance(value, str):
-        try:
-            name = np.dtype(value).name
-        except TypeError:
-            pass
-    if name not in _DTYPES:
-        raise ValueError(f"argument 'dtype' is '{value}', expected 'float16' or 'bfloat16'")
-    return _DTYPES[name]
-
-
-def _device(target: Any) -> tuple[str, int]:
-    name = check.text("target", target)
-    if name == "cpu":
-        return name, 0
-    head, colon, number = name.partition(":")
-    if head == "cuda" and (not colon or number.isdecimal() and number.isascii()
-                           and len(number) < 6):
-        return f"cuda:{int(number or 0)}", int(number or 0)
-    raise ValueError(f"argument 'target' is '{target}', expected 'cpu', 'cuda' or 'cuda:0', "
-                     "'cuda:1' ...")
-
-
-def _delta(value: Any) -> float:
-    return float(check.deltas(check.real("delta", value), 1)[0])
-
-
-def _slot(sequence: Any) -> int:
-    return check.integer("sequence", sequence, 0)
-
-
-def _on_device(value: Any) -> bool:
-    """Whether an argument of integers is an array in the memory of a device."""
-    if isinstance(value, (int, list, tuple, np.ndarray, np.generic, range)):
-        return False
-    kind = getattr(getattr(value, "device", None), "type", None)  # PyTorch
-    if kind is not None:
-        return bool(kind != "cpu")
-    return hasattr(value, "__cuda_array_interface__") or (
-        hasattr(value, "__dlpack_device__") and int(value.__dlpack_device__()[0]) not in (1, 3, 11))
-
-
-def _integer_list(name: str, value: Any) -> list[int]:
-    if isinstance(value, (list, tuple, range)) and all(type(x) is int for x in value):
-        return list(value)
-    array = check.host_array(name, value)
-    if array.ndim > 1:
-        raise ValueError(f"argument '{name}' has shape {list(array.shape)}, expected one axis")
-    if array.size and array.dtype.kind not in "iu":
-        raise TypeError(f"argument '{name}' has dtype {array.dtype}, expected integers")
-    numbers: list[int] = array.reshape(-1).tolist()
-    return numbers
-
-
-def _slots(sequences: Any) -> list[int]:
-    numbers = _integer_list("sequences", sequences)
-    for n in numbers:
-        if not 0 <= n <= check.INT_MAX:
-            raise ValueError(f"argument 'sequences' has {n}, expected slots of sequences")
-    return numbers
-
-
-def _counts(name: str, value: Any, count: int) -> list[int]:
-    """A number for each sequence, or one for all."""
-    numbers = _integer_list(name, value)
-    if np.ndim(value) == 0:
-        numbers = numbers * count
-    if len(numbers) != count:
-        raise ValueError(f"argument '{name}' has {len(numbers)} numbers, expected {count}, one per "
-                         "sequence")
-    for n in numbers:
-        if not 0 <= n <= check.INT_MAX:
-            raise ValueError(f"argument '{name}' has {n}, expected 0 to {check.INT_MAX}")
-    return numbers
-
-
-def _count_of(offsets: Any) -> int:
-    shape: Sequence[int] = getattr(offsets, "shape", None) or np.shape(offsets)
-    return int(shape[0]) if len(shape) else 0
-
-
-def _rows_of_each(tokens: Any, offsets: Any, count: int, rows: int) -> list[int]:
-    """Rows of k that each sequence gets, which are all there are."""
-    if offsets is not None:
-        limits = _integer_list("offsets", offsets)
-        if len(limits) != count + 1 or limits[0] != 0 or limits[-1] != rows or any(
-                a > b for a, b in zip(limits, limits[1:])):
-            raise ValueError(f"argument 'offsets' is {limits}, expected {count + 1} numbers that "
-                             f"rise from 0 to {rows}, the rows of 'k'")
-        return [b - a for a, b in zip(limits, limits[1:])]
-    if tokens is not None:
-        each = _counts("tokens", tokens, count)
-        if sum(each) != rows:
-            raise ValueError(f"argument 'tokens' adds up to {sum(each)}, expected {rows}, the rows "
-                             "of 'k'")
-        return each
-    if count == 0 or rows % count:
-        raise ValueError(f"argument 'k' has {rows} rows for {count} sequences, expected a multiple, "
-                         "or 'tokens' or 'offsets' to say whose they are")
-    return [rows // count] * count
 
 
 # --- Contexts -------------------------------------------------------------------------------
