@@ -212,10 +212,28 @@ def order(views: list[View], stream: int, number: int) -> Callable[[], None] | N
             cuda = _cupy().cuda
             with cuda.Device(number):
                 mine = cuda.get_current_stream()
-                theirs = cuda.ExternalStream(stream, number) if stream else cuda.Stream.null
+                theirs = _cupy_stream(cuda, stream, number)
                 theirs.wait_event(mine.record())
             after = functools.partial(_wait, mine, theirs, number)
     return after
+
+
+class _Address:
+    """A stream by the protocol of CUDA's Python packages."""
+
+    def __init__(self, stream: int) -> None:
+        self.stream = stream
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.stream
+
+
+def _cupy_stream(cuda: Any, stream: int, number: int) -> Any:
+    if not stream:
+        return cuda.Stream.null
+    if hasattr(cuda.Stream, "from_external"):  # CuPy 14
+        return cuda.Stream.from_external(_Address(stream))
+    return cuda.ExternalStream(stream, number)
 
 
 def _wait(mine: Any, theirs: Any, number: int) -> None:

@@ -18,6 +18,7 @@ import measures
 from arrays import half
 from cases import Case
 from elements import BF16, F16
+from ffd import _views
 from ffd_reference import decode
 from test_cuda import from_bits, on_device, torch  # noqa: F401 (a fixture)
 from test_decode import BOTH, asked_by
@@ -247,7 +248,7 @@ def test_a_given_stream(kind, torch):  # noqa: F811
     side = torch.cuda.Stream()
     stream = side if kind == "torch" else side.cuda_stream
     if kind == "cupy":
-        stream = pytest.importorskip("cupy").cuda.ExternalStream(side.cuda_stream)
+        stream = _views._cupy_stream(pytest.importorskip("cupy").cuda, side.cuda_stream, 0)
     sequences = [cache.create(stream=stream), cache.create(stream=stream)]
     a, b = late(torch, k, v)
     for s, n in zip(sequences, case.lengths):
