@@ -41,8 +41,6 @@ FailureOr<GPUArch> lookupArch(llvm::StringRef name,
                               llvm::function_ref<InFlightDiagnostic()> emitError);
 
 struct PTXOptions {
-  /// Of LLVM's optimiser. 3 takes longer for the same machine code.
-  unsigned optLevel = 2;
   /// Verify the LLVM IR (costs some milliseconds).
   bool verify = true;
   /// If set, receives the LLVM IR after optimisation.
