@@ -571,7 +571,8 @@ def FFD_GPUCentreHighOp : FFD_GPUOp<"centre_high", [Pure]> {
     As `centre`, of heads 2 tq and 2 tq + 1 of a tile of eight.
 
     Constraints:
-    * (scan_o1) `bits` is 2, 4 or 8.
+    * (scan_o1) `bits` is 2, 4 or 8;
+    * (centre_high_c1) `result` has two words.
 
     Example:
 

@@ -142,7 +142,7 @@ LogicalResult GPUCentreOp::verify() { return expectBits(*this, getBits()); }
 LogicalResult GPUCentreHighOp::verify() {
   if (failed(expectBits(*this, getBits())))
     return failure();
-  return expectSize(*this, "result", getResult(), 2, "scan_o1");
+  return expectSize(*this, "result", getResult(), 2, "centre_high_c1");
 }
 
 template <typename Op>

@@ -62,3 +62,23 @@ def test_refined_max_centred(tmp_path):
 @pytest.mark.parametrize("seed", (620, 621))
 def test_refined_max_to_the_unit(seed, tmp_path):
     test_refined_max.test_threshold_to_the_unit(seed, tmp_path)
+
+
+def test_screen_gives_way_and_comes_back(tmp_path):
+    # Above four heads blocks are screened, until a warp sees many pass: those of the first
+    # part of this row, which takes more than a round of every warp. Then few are kept again.
+    dense, blocks = 300, 700
+    case = draw(601, head_dim=64, value_dim=64, kv_heads=1, group=8, lengths=[blocks * 128],
+                scan_bits=2, select_block=16, delta=2.0, deviation=1.0, element=F16, kind="plain",
+                planted=False, shared=False)
+    noise = np.random.default_rng(601).normal(size=case.q.shape)
+    q = case.q[:, :1] * (1 + 0.05 * noise)
+    case.q = case.element.round(q.astype(np.float32))
+    aim = case.q[0, 0] * (8 * np.sqrt(64) / (case.q[0, 0] ** 2).sum())  # 8 in natural log
+    for block in range(0, dense):
+        case.k[0, block * 128 + 37, 0] += aim
+    case.k[0, -5, 0] += aim
+    case.k = case.element.round(case.k.astype(np.float32))
+    kept = case.reference().kept.reshape(blocks, 8).any(axis=1)
+    assert kept[:dense].mean() > 0.6 and kept[dense:].mean() < 0.1
+    test_property.verify(case, tmp_path)

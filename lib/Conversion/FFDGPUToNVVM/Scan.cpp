@@ -41,20 +41,23 @@ Results mlir::ffd::lower(WarpBuilder &b, GPUScaleFragmentOp op) {
   return {b.pack(words)};
 }
 
+/// 1536 in both halves: added to an f16 below 512 in magnitude it rounds it to an
+/// integer, ties to even, and leaves that in the low byte.
+static constexpr uint32_t kRoundToByte = 0x66006600;
+
 Results mlir::ffd::lower(WarpBuilder &b, GPUFoldOp op) {
   // y = 2^e t, t = qh s. Adding 1536 to y rounds it to an integer, ties to
   // even, and leaves it in the low byte: hi. The lanes of the low byte go on
   // with d = y - hi, exactly, and round 128 d the same way. Both do it in the
   // same five instructions, with constants that depend on the lane.
   auto pair = [&](uint32_t half) { return b.c32(half * 0x10001u); };
-  constexpr uint32_t one = 0x3C00, minusOne = 0xBC00, magic = 0x6600,
-                     times128 = 0x5800;
+  constexpr uint32_t one = 0x3C00, minusOne = 0xBC00, times128 = 0x5800;
   Value thread = NVVM::ThreadIdXOp::create(b, b.i32());
   Value isLow = b.ne(b.band(thread, 4), 0);
   Value takeHi = b.select(isLow, pair(minusOne), b.c32(0));
-  Value undoMagic = b.select(isLow, pair(magic), b.c32(0));
+  Value undoMagic = b.select(isLow, b.c32(kRoundToByte), b.c32(0));
   Value stretch = b.select(isLow, pair(times128), pair(one));
-  Value round = pair(magic), factor = op.getFactor();
+  Value round = b.c32(kRoundToByte), factor = op.getFactor();
   auto fold = [&](Value q, Value s) {
     Value t = b.mul2(q, s);
     Value rounded = b.fma2(t, factor, round);
@@ -72,7 +75,7 @@ Results mlir::ffd::lower(WarpBuilder &b, GPUFoldOp op) {
 
 Results mlir::ffd::lower(WarpBuilder &b, GPUFoldHighOp op) {
   // The first step of `fold`.
-  Value round = b.c32(0x66006600), factor = op.getFactor();
+  Value round = b.c32(kRoundToByte), factor = op.getFactor();
   SmallVector<Value> q = b.unpack(op.getQuery()), s = b.unpack(op.getScales());
   auto high = [&](size_t i) {
     return b.fma2(b.mul2(q[i], s[i]), factor, round);

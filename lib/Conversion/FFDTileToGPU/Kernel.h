@@ -35,9 +35,11 @@ struct RowMaxValue {
 
 /// Thresholds, i32, bounded so that the scan cannot overflow.
 struct ThresholdValue {
-  SmallVector<Value> exact;  ///< of head 4 i + tq, per query tile of four
-  SmallVector<Value> screen; ///< vector<2xi32> of what high bytes must reach, of
-                             ///< heads 8 i + 2 tq and the next; where screened
+  /// Of head 4 i + tq, per query tile of four.
+  SmallVector<Value> exact;
+  /// Where blocks are screened, what high bytes must reach: vector<2xi32> of
+  /// heads 8 i + 2 tq and the next, per query tile of eight.
+  SmallVector<Value> screen;
 };
 
 /// An online softmax in the registers of a warp, per query tile of eight.
@@ -110,6 +112,12 @@ private:
     SmallVector<Value> centres; ///< 2 L sum Q per query tile
   };
 
+  // Screen.cpp: blocks above four query heads.
+  SmallVector<Value> screenThresholds(ArrayRef<Value> exact, int64_t limit);
+  Value emitScreen(Value stageAddress, const ThresholdValue &threshold);
+  Value emitScreenedMask(Value stageAddress, const ThresholdValue &threshold,
+                         Value &parity);
+
   // PseudoMax.cpp: pseudo-max, threshold, first state.
   void loadCandidatePage(Value blocks);
   void loadCandidates();
@@ -141,7 +149,6 @@ private:
   LogicalResult scoreTail(TileDistributeOp loop);
   LogicalResult emitTailMax(TileDistributeOp loop);
   void completeRowMax(RowMaxValue &value);
-  SmallVector<Value> screenThresholds(ArrayRef<Value> exact);
   LogicalResult emitThreshold(TileThresholdOp op);
   LogicalResult emitInit(TileInitOp op);
 
@@ -162,10 +169,7 @@ private:
                                   Value count, Value pages, Value stage,
                                   Value parity);
   void emitPlainMasks(TileDistributeOp loop, Value iteration0, Value count);
-  Value emitBlockMask(Value stageAddress, const ThresholdValue &threshold,
-                      Value &debt);
   Value emitExactMask(Value stageAddress, const ThresholdValue &threshold);
-  Value emitScreen(Value stageAddress, const ThresholdValue &threshold);
   Value loadBlockScales(Value stageAddress);
   Value scanBlock(Value stageAddress, int64_t selectBlock,
                   function_ref<Value(Value)> scan);

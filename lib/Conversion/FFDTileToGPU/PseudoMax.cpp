@@ -407,30 +407,6 @@ void KernelEmitter::completeRowMax(RowMaxValue &value) {
 // Threshold and state
 //===----------------------------------------------------------------------===//
 
-/// What 2 sum (hi (t - L)) must reach for a score to be able to reach its
-/// threshold: low bytes are at most 64 in magnitude, codes at most L from the
-/// centre, and high bytes count 128.
-SmallVector<Value> KernelEmitter::screenThresholds(ArrayRef<Value> exact) {
-  int64_t slack = 64 * plan.spec.getTwiceL() * 32 * plan.groups;
-  // From head 4 i + tq to heads 2 tq and 2 tq + 1 of the tile of eight.
-  Value quad = b.band(lane, ~int64_t(3));
-  SmallVector<Value> result;
-  for (int64_t t = 0; t < plan.headTiles; ++t) {
-    SmallVector<Value> pair;
-    for (int64_t c : {0, 1}) {
-      Value from = b.add(quad, b.band(b.add(b.shl(tq, 1), c), 3));
-      Value x = shuffle(exact[2 * t], from);
-      if (2 * t + 1 < plan.scanTiles)
-        x = b.select(b.lt(tq, 2), x, shuffle(exact[2 * t + 1], from));
-      else
-        x = b.select(b.lt(tq, 2), x, b.c32(int64_t(1) << 30));
-      pair.push_back(b.sar(b.add(x, -slack), 7));
-    }
-    result.push_back(b.pack(pair));
-  }
-  return result;
-}
-
 LogicalResult KernelEmitter::emitThreshold(TileThresholdOp op) {
   RowMaxValue &pm = rowMaxima[op.getRowMax()];
   completeRowMax(pm);
@@ -466,7 +442,7 @@ LogicalResult KernelEmitter::emitThreshold(TileThresholdOp op) {
     threshold.exact.push_back(b.select(exists, x, b.c32(limit)));
   }
   if (plan.screens())
-    threshold.screen = screenThresholds(threshold.exact);
+    threshold.screen = screenThresholds(threshold.exact, limit);
   thresholds[op.getResult()] = threshold;
   return success();
 }

@@ -18,13 +18,6 @@
 using namespace mlir;
 using namespace mlir::ffd;
 
-/// How a warp tells whether screening pays: a block that passes adds to its
-/// debt, one that does not takes 1 away, and in full debt blocks are scanned
-/// exactly at once. So it stops where more than a third of the blocks pass.
-static constexpr int64_t kFullDebt = 6, kPassDebt = 2;
-/// The ring's parities leave room for the debt above them.
-static constexpr int64_t kDebtShift = 16;
-
 Value KernelEmitter::loadPages(Value firstIteration) {
   Value i = b.add(firstIteration, lane);
   Value block = b.add(b.add(share->first, warp), b.mul(i, share->stride));
@@ -149,66 +142,6 @@ Value KernelEmitter::emitExactMask(Value stageAddress,
       });
 }
 
-/// The tiles of a block that may be kept, by the high bytes of the query: with
-/// a column for each head where whole numbers need two, half the products.
-Value KernelEmitter::emitScreen(Value stageAddress,
-                                const ThresholdValue &threshold) {
-  Value scales = halfScales(loadBlockScales(stageAddress));
-  SmallVector<Value> tiles, starts;
-  for (int64_t t = 0; t < plan.headTiles; ++t) {
-    // Head g of this tile lies in lanes 8 (g % 4) + tq of the query tile of
-    // four that has it.
-    Value head = b.smin(b.add(g, 8 * t), b.c32(4 * plan.scanTiles - 1));
-    Value from = b.add(b.mul(b.shr(head, 2), plan.groups * 512),
-                       b.add(b.shl(b.band(head, 3), 7), b.shl(tq, 4)));
-    Value query = loadFragment(b.at(shared(plan.scanQuery), from), 512,
-                               /*constant=*/false);
-    Value factor =
-        b.load(b.i32(), b.at(shared(plan.factor), b.shl(head, 2)), 4);
-    tiles.push_back(GPUFoldHighOp::create(b, b.words(2 * plan.groups), query,
-                                          scales, factor));
-    Value centre =
-        GPUCentreHighOp::create(b, b.words(2), tiles.back(), plan.bits);
-    SmallVector<Value> start;
-    for (int64_t c : {0, 1}) {
-      Value least = b.add(b.get(centre, c), b.get(threshold.screen[t], c));
-      start.push_back(b.sub(b.c32(0), b.sar(b.add(least, 1), 1)));
-    }
-    starts.push_back(b.pack(start));
-  }
-  return scanBlock(stageAddress, /*selectBlock=*/16, [&](Value codes) -> Value {
-    return GPUScreenTileOp::create(b, b.words(4 * plan.headTiles), codes, tiles,
-                                   starts, plan.bits);
-  });
-}
-
-Value KernelEmitter::emitBlockMask(Value stageAddress,
-                                   const ThresholdValue &threshold,
-                                   Value &debt) {
-  if (!plan.screens())
-    return emitExactMask(stageAddress, threshold);
-  // The mask is the same whether a block is screened or not.
-  auto screen = [&]() -> SmallVector<Value> {
-    return {b.ne(emitScreen(stageAddress, threshold), 0)};
-  };
-  auto exact = [&]() -> SmallVector<Value> {
-    // Reads everything again: to keep it would take all registers.
-    GPUWarpBarrierOp::create(b);
-    return {emitExactMask(b.opaque(stageAddress), threshold)};
-  };
-  auto always = [&](Value value) {
-    return [=]() -> SmallVector<Value> { return {value}; };
-  };
-  Value screened = b.lt(debt, kFullDebt);
-  Value maybe =
-      b.ifElse(screened, b.getI1Type(), screen, always(b.cbool(true))).front();
-  Value mask = b.ifElse(maybe, b.i32(), exact, always(b.c32(0))).front();
-  Value passed = b.select(screened, maybe, b.ne(mask, 0));
-  debt = b.select(passed, b.smin(b.add(debt, kPassDebt), b.c32(kFullDebt)),
-                  b.smax(b.add(debt, -1), b.c32(0)));
-  return mask;
-}
-
 Value KernelEmitter::keptEnds(Value iteration0) {
   int64_t blockTiles = plan.tilesPerBlock();
   int64_t tiles = blockTiles / plan.layout.selectsPerBlock();
@@ -241,25 +174,20 @@ SmallVector<Value> KernelEmitter::emitScanLoop(TileDistributeOp loop,
   return b.loop(
       b.c32(0), count, b.c32(1), {stage, parity},
       [&](Value i, ValueRange carried) -> SmallVector<Value> {
-        Value stage = carried[0], parity = carried[1], debt;
+        Value stage = carried[0], parity = carried[1];
         int64_t bytes = plan.layout.thumbnailBytes();
         Value mask;
-        if (plan.screens())
-          debt = b.shr(parity, kDebtShift);
         if (plan.direct) {
           Value place = slotOf(shuffle(pages, i));
-          mask = emitBlockMask(
-              b.at(arg(KernelArg::thumbnails), b.mul(place, bytes)), threshold,
-              debt);
+          mask = emitExactMask(
+              b.at(arg(KernelArg::thumbnails), b.mul(place, bytes)), threshold);
         } else {
           GPURingWaitOp::create(
               b, plan.copies, b.at(warpBarriers, b.shl(stage, 3)),
               b.band(b.shr(parity, stage), 1), plan.stages - 1);
-          mask = emitBlockMask(b.at(ringBase, b.mul(stage, bytes)), threshold,
-                               debt);
-          if (plan.screens())
-            parity = b.bor(b.band(parity, (int64_t(1) << kDebtShift) - 1),
-                           b.shl(debt, kDebtShift));
+          Value at = b.at(ringBase, b.mul(stage, bytes));
+          mask = plan.screens() ? emitScreenedMask(at, threshold, parity)
+                                : emitExactMask(at, threshold);
           // All lanes have read the stage.
           GPUWarpBarrierOp::create(b);
           Value next = b.add(i, plan.stages);

@@ -110,9 +110,9 @@ func.func @fold_high(%q: vector<8xi32>, %s: vector<4xi32>, %e: i32) {
 
 // -----
 
-// scan_o1
+// centre_high_c1
 func.func @centre_high(%b: vector<8xi32>) {
-  // expected-error @below {{'ffd.gpu.centre_high' op 'result' has 4 entries, expected 2 (scan_o1)}}
+  // expected-error @below {{'ffd.gpu.centre_high' op 'result' has 4 entries, expected 2 (centre_high_c1)}}
   %z = ffd.gpu.centre_high %b bits 2 : vector<8xi32> -> vector<4xi32>
   return
 }

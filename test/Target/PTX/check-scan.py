@@ -79,7 +79,7 @@ def check_loop(arch, head_dim, group, bits, loop, direct):
     groups, tiles = head_dim // 32, (group + 3) // 4
     integers = groups * (8 * UNPACK[bits] + 2 * tiles) + 54 * tiles
     if screens := screen_tiles(group, direct):
-        integers += groups * (8 * UNPACK[bits] + 2 * screens) + 54 * screens + 8  # the debt
+        integers += groups * (8 * UNPACK[bits] + 2 * screens) + 54 * screens + 8  # the counter
     # Without bulk copies each has two addresses.
     addresses = 2 * exact["copies"] if arch != "sm_90a" else 0
     most = int((sum(exact.values()) + integers + addresses + BOOKKEEPING) * SLACK)
