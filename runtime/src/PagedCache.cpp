@@ -608,6 +608,10 @@ Status PagedCache::sequenceInfo(int32_t slot, ffdSequenceInfo &info) const {
 
 Status PagedCache::advance(int64_t count, const int32_t *slots,
                            const int32_t *tokens) {
+  if (!owner->cuda())
+    return Status::invalid("ffdAdvance tells of graphs that were replayed on a "
+                           "GPU, expected a cache on one: here ffdAppend "
+                           "counts tokens itself");
   FFD_RETURN_IF_ERROR(checkList("ffdAdvance", count, slots));
   if (!tokens)
     return Status::invalid("'tokens' of ffdAdvance is null, expected " +

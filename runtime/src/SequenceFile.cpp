@@ -348,6 +348,12 @@ ffdStatus ffdSequenceSaveFile(ffdCache *cache, int32_t sequence,
                                         (cache ? "path" : "cache") +
                                         "' is null, expected a value"));
   const auto save = [&]() -> Status {
+    // The file is put in the place of what is there, which for a device, a pipe
+    // or a link is not what writing to it means.
+    struct stat there;
+    if (lstat(path, &there) == 0 && !S_ISREG(there.st_mode))
+      return Status::invalid(std::string("the sequence file '") + path +
+                             "' is no regular file, expected one or none");
     const std::string temporary =
         std::string(path) + "." + std::to_string(getpid()) + ".tmp";
     int file =

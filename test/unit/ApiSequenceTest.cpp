@@ -237,6 +237,16 @@ TEST(ApiSequence, TruncatedForkLeavesSharedPagesAlone) {
   c.check({parent, child});
 }
 
+TEST(ApiSequence, NothingAdvancesWithoutGraphs) {
+  ApiCase c(ApiCase::small());
+  const int32_t a = c.create();
+  ASSERT_EQ(c.append({a}, {200}), FFD_SUCCESS);
+  const int32_t tokens = 3;
+  // What no graph appended was never written.
+  EXPECT_EQ(ffdAdvance(c.cache, 1, &a, &tokens), FFD_INVALID_ARGUMENT);
+  c.check({a});
+}
+
 TEST(ApiSequence, OutOfPagesChangesNothing) {
   ffdCacheOptions options = ApiCase::small();
   options.pages = 4;

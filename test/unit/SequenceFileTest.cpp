@@ -17,6 +17,7 @@
 #include <cstdio>
 #include <cstring>
 #include <functional>
+#include <sys/stat.h>
 #include <unistd.h>
 
 using namespace ffd;
@@ -175,6 +176,17 @@ TEST(SequenceFile, Files) {
   c.tokens[loaded] = c.tokens[a];
   c.check({loaded, a});
   const std::string missing = std::string(folder) + "/no/b.ffds";
+  const std::string pipe = path + ".pipe", link = path + ".link";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  ASSERT_EQ(symlink(path.c_str(), link.c_str()), 0);
+  for (const std::string &special : {pipe, link}) {
+    EXPECT_EQ(ffdSequenceSaveFile(c.cache, a, special.c_str(), nullptr),
+              FFD_INVALID_ARGUMENT);
+    struct stat there;
+    ASSERT_EQ(lstat(special.c_str(), &there), 0);
+    EXPECT_FALSE(S_ISREG(there.st_mode)) << special << " was replaced";
+    unlink(special.c_str());
+  }
   EXPECT_EQ(ffdSequenceSaveFile(c.cache, a, missing.c_str(), nullptr),
             FFD_NOT_FOUND);
   EXPECT_EQ(ffdSequenceLoadFile(c.cache, missing.c_str(), nullptr, &loaded),

@@ -141,6 +141,9 @@ static void print(const TypedBuffer &buffer, llvm::raw_ostream &os) {
 }
 
 /// Parses one --arg; false if it makes no sense.
+/// A kernel under the emulator would never end with more.
+static constexpr size_t kMaxArgumentBytes = size_t(1) << 32;
+
 static bool parseArgument(llvm::StringRef text, std::vector<Argument> &args,
                           std::vector<TypedBuffer> &typed,
                           std::vector<Buffer> &buffers) {
@@ -164,6 +167,12 @@ static bool parseArgument(llvm::StringRef text, std::vector<Argument> &args,
   if (type.empty() || !(buffer.width = widthOf(type)) ||
       count.getAsInteger(0, buffer.count))
     return false;
+  if (buffer.count > kMaxArgumentBytes / buffer.width) {
+    llvm::errs() << "error: a buffer of " << buffer.count << " elements of "
+                 << buffer.width << " bytes, expected at most "
+                 << kMaxArgumentBytes << " bytes\n";
+    return false;
+  }
   buffer.memory = std::make_unique<DeviceMemory>(buffer.count * buffer.width);
   if (tail.consume_front("=@")) {
     auto file = llvm::MemoryBuffer::getFile(tail, /*IsText=*/false,
@@ -183,6 +192,11 @@ static bool parseArgument(llvm::StringRef text, std::vector<Argument> &args,
   } else if (tail.consume_front("=")) {
     llvm::SmallVector<llvm::StringRef> values;
     tail.split(values, ',');
+    if (values.size() > buffer.count) {
+      llvm::errs() << "error: " << values.size() << " values for "
+                   << buffer.count << " elements\n";
+      return false;
+    }
     for (size_t i = 0; i < buffer.count; ++i) {
       std::string iota = std::to_string(i);
       llvm::StringRef value = tail == "iota"      ? llvm::StringRef(iota)
@@ -221,6 +235,10 @@ int main(int argc, char **argv) {
   auto module = mlir::parseSourceFile<mlir::ModuleOp>(input, &context);
   if (!module)
     return 1;
+  if (seeds == 0) {
+    llvm::errs() << "error: --seeds=0, expected at least 1\n";
+    return 1;
+  }
   LaunchConfig config;
   config.dynamicSharedBytes = shared;
   if (!parseSizes(grid, config.grid) || !parseSizes(block, config.block)) {

@@ -109,9 +109,8 @@ Value KernelEmitter::emitScreenedMask(Value stageAddress,
   Value mask = b.ifElse(maybe, b.i32(), exact, always(b.c32(0))).front();
   // Without the screen, what is kept says how much would pass it.
   Value passed = b.select(screened, maybe, b.ne(mask, 0));
-  counter =
-      b.select(passed, b.smin(b.add(counter, kPass), b.c32(kMostPasses)),
-               b.smax(b.add(counter, -1), b.c32(0)));
+  counter = b.select(passed, b.smin(b.add(counter, kPass), b.c32(kMostPasses)),
+                     b.smax(b.add(counter, -1), b.c32(0)));
   parity = b.bor(b.band(parity, (int64_t(1) << kCounterShift) - 1),
                  b.shl(counter, kCounterShift));
   return mask;

@@ -369,7 +369,8 @@ FFD_API ffdStatus ffdAppend(ffdCache *cache, const ffdAppendBatch *batch,
 
 /* Tells the host that replayed graphs appended tokens[i] tokens to all layers
  * of sequences[i]. Before the next call on these sequences outside of graphs.
- * Costs nothing on the device. */
+ * Costs nothing on the device. FFD_INVALID_ARGUMENT on a CPU, which has no
+ * graphs. */
 FFD_API ffdStatus ffdAdvance(ffdCache *cache, int32_t count,
                              const int32_t *sequences, const int32_t *tokens);
 
