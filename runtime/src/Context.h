@@ -85,14 +85,17 @@ inline ffdStatus toCode(const Status &status) {
 ffdStatus setLastError(const Status &status);
 
 /// Copies a caller's options of whatever size over the defaults in `options`.
-/// `minimum` is the size of the struct's first version: where its first later
-/// field begins, or all of it.
+/// `minimum` is the size of the struct's first version.
 Status takeStruct(const char *name, const void *from, size_t minimum,
                   void *options, size_t size);
+/// `next` is where the first field begins that the struct's first version did
+/// not have. That version ended in padding up to its alignment; a later field
+/// that lies in it is 0 there, as Init left it.
 template <typename T>
 Status takeOptions(const char *name, const T *from, T &options,
-                   size_t minimum = sizeof(T)) {
-  Status status = takeStruct(name, from, minimum, &options, sizeof(T));
+                   size_t next = sizeof(T)) {
+  const size_t first = (next + alignof(T) - 1) / alignof(T) * alignof(T);
+  Status status = takeStruct(name, from, first, &options, sizeof(T));
   options.struct_size = sizeof(T);
   return status;
 }
