@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "ffd/Driver/Compiler.h"
+#include "ffd/Package.h"
 #include "ffd/Selector.h"
 #include "ffd/abi.h"
 
@@ -18,8 +19,10 @@
 #include "mlir/Support/FileUtilities.h"
 #include "llvm/Config/llvm-config.h"
 #include "llvm/Support/CommandLine.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/Path.h"
 #include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/ToolOutputFile.h"
 #include "llvm/Support/WithColor.h"
@@ -37,7 +40,10 @@ static cl::opt<std::string> inputFile(
     cl::desc("[IR to compile; without it the program is built from flags]"));
 static cl::opt<std::string>
     outputFile("o", cl::cat(category), cl::init("-"), cl::value_desc("file"),
-               cl::desc("output file (default: stdout)"));
+               cl::desc("output file (default: stdout); with --emit=package, "
+                        "also a folder, or a path that ends in '/' for one to "
+                        "be made: the package gets the name there by which the "
+                        "runtime finds it"));
 static cl::opt<std::string>
     arch("arch", cl::cat(category), cl::init("sm_90a"),
          cl::value_desc("sm_80|sm_86|sm_89|sm_90|sm_90a|sm_100a|sm_120a|cpu"),
@@ -334,6 +340,28 @@ static FailureOr<std::string> timeStages(ModuleOp module,
   return text;
 }
 
+/// Whether the output goes into a folder, under a name of its own.
+static bool intoFolder() {
+  return llvm::sys::path::is_separator(StringRef(outputFile).back()) ||
+         llvm::sys::fs::is_directory(outputFile);
+}
+
+/// Writes a package under its name into the folder, which is made if needed; an
+/// exit status.
+static int writeNamed(StringRef bytes) {
+  if (std::error_code code = llvm::sys::fs::create_directories(outputFile))
+    return fail("cannot make folder '" + outputFile + "': " + code.message());
+  ::ffd::Package package;
+  ::ffd::Status status =
+      ::ffd::Package::parse(bytes.data(), bytes.size(), outputFile, package);
+  if (status.ok()) {
+    SmallString<128> path(outputFile.getValue());
+    llvm::sys::path::append(path, package.fileName());
+    status = package.write(std::string(path));
+  }
+  return status.ok() ? 0 : fail(status.message());
+}
+
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
   statsFormat();
@@ -384,6 +412,13 @@ int main(int argc, char **argv) {
   }
   if (error = findIdleOption(options); !error.empty())
     return fail(error);
+  if (outputFile.empty())
+    return fail("option '-o' is empty, expected a file");
+  const bool named = intoFolder();
+  if (named && (emitStage != Stage::Package || timeRuns.getNumOccurrences()))
+    return fail("option '-o' is the folder '" + outputFile +
+                "', expected a file: only packages (--emit=package) have names "
+                "of their own");
   ::ffd::Selector rule;
   if (!parseSelector(options, rule))
     return 1;
@@ -417,6 +452,8 @@ int main(int argc, char **argv) {
   if (failed(result))
     return error.empty() ? 1 : fail(error);
 
+  if (named)
+    return writeNamed(*result);
   std::unique_ptr<llvm::ToolOutputFile> output =
       openOutputFile(outputFile, &error);
   if (!output)
