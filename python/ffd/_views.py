@@ -43,8 +43,11 @@ class View(NamedTuple):
         """A contiguous one on the same device, made on the framework's stream."""
         if self.framework == "torch":
             fresh = self.array.detach().clone(memory_format=_torch().contiguous_format)
-        elif self.framework in ("numpy", "cupy"):
+        elif self.framework == "numpy":
             fresh = self.array.copy(order="C")
+        elif self.framework == "cupy":
+            with _cupy().cuda.Device(self.array.device.id):  # not that of the thread
+                fresh = self.array.copy(order="C")
         else:
             raise ValueError(f"argument '{self.name}' has strides {list(self.strides)}, expected "
                              "channels side by side and addresses and strides that are multiples "
@@ -75,10 +78,11 @@ def view(name: str, array: Any, stream: int = 0, write: bool = False) -> View:
     if hasattr(array, "__dlpack__"):
         return _of_dlpack(name, array, stream, write)
     try:
-        return _of_numpy(name, np.asarray(memoryview(array)))
+        seen = np.asarray(memoryview(array))
     except TypeError:
         raise TypeError(f"argument '{name}' is {type(array).__name__}, expected an array of numpy, "
                         "PyTorch or CuPy, or one that offers DLPack") from None
+    return _of_numpy(name, seen)
 
 
 def _in_elements(name: str, strides: tuple[int, ...], size: int) -> tuple[int, ...]:
@@ -89,6 +93,9 @@ def _in_elements(name: str, strides: tuple[int, ...], size: int) -> tuple[int, .
 
 
 def _of_numpy(name: str, array: np.ndarray) -> View:
+    if not array.dtype.isnative:
+        raise TypeError(f"argument '{name}' has dtype {array.dtype.str} of the other byte order, "
+                        "expected the machine's")
     return View(name, array, array.__array_interface__["data"][0], array.shape,
                 _in_elements(name, array.strides, array.itemsize), array.dtype.name, "cpu", "numpy")
 

@@ -489,6 +489,16 @@ def test_arguments():
     odd = np.empty(2 * 4 * 64 + 1, np.float32)[1:].reshape(2, 4, 64)
     refused(ValueError, "'out' is at address .*, expected a multiple of 16", ask, 0, [0, 1], q,
             out=odd)
+    for name, call in (("k", lambda x: append(0, [0, 1], x, single)),
+                       ("q", lambda x: ask(0, 0, x)),
+                       ("out", lambda x: ask(0, [0, 1], q, out=x)),
+                       ("lse", lambda x: ask(0, [0, 1], q, lse=x))):
+        size = ">f2" if name in "kq" else ">f4"
+        like = dict(k=single, q=q[:1], out=right, lse=right[..., 0])[name]
+        refused(TypeError, f"'{name}' has dtype {size} of the other byte order, expected the "
+                "machine's", call, np.ascontiguousarray(like).astype(size))
+    refused(TypeError, "'k' has dtype >f2", append, 0, [0, 1], memoryview(single.astype(">f2")),
+            single)
     refused(TypeError, "'sequence' is float, expected int", cache.free, 1.5)
     refused(ValueError, "'length' is -1", cache.truncate, 0, -1)
     refused(TypeError, "'sequences' is on cuda:0, expected cpu, the device of the cache, or "
@@ -534,6 +544,40 @@ def test_gradients():
         assert cache.decode(0, 0, q).shape == (1, 4, 64)
     assert cache.decode(0, 0, q.detach()).shape == (1, 4, 64)
     assert paged(dtype=torch.bfloat16).dtype == "bfloat16"
+
+
+def test_copies_of_cupy(monkeypatch):
+    """Are made on the device of the array, whichever is current. Without CuPy."""
+    current = [0]
+
+    class Device:
+        def __init__(self, number):
+            self.id = number
+
+        def __enter__(self):
+            current.append(self.id)
+
+        def __exit__(self, *_):
+            current.pop()
+
+    class Array:
+        def __init__(self, host, number):
+            self.host, self.device, self.made_on = host, Device(number), current[-1]
+            self.shape, self.strides, self.dtype = host.shape, host.strides, host.dtype
+            self.itemsize = host.itemsize
+            self.data = type("Memory", (), {"ptr": host.__array_interface__["data"][0]})
+
+        def copy(self, order):
+            assert order == "C"
+            return Array(np.ascontiguousarray(self.host), current[-1])
+
+    cupy = type("cupy", (), {"ndarray": Array, "cuda": type("cuda", (), {"Device": Device})})
+    monkeypatch.setattr(_views, "_cupy", lambda: cupy)
+    apart = _views.view("k", Array(np.zeros((4, 2, 128), np.float16)[..., ::2], 1))
+    assert apart.device == "cuda:1" and apart.strides == (256, 128, 2)
+    copy = apart.copy()
+    assert copy.array.made_on == 1 and copy.device == "cuda:1" and copy.strides == (128, 64, 1)
+    assert current == [0]
 
 
 # --- Ends and threads -----------------------------------------------------------------------
