@@ -66,17 +66,19 @@ class PagedCache:
         on its batch (docs/runtime.md, "The same bits").
 
     Arrays are where the cache is: of numpy, PyTorch or CuPy, or taken by DLPack.
-    Nothing is copied to or from the host. On a GPU work is enqueued and not waited
-    for, on `stream`: the address of a CUstream, or a stream of PyTorch, CuPy or
-    cuda.core; None: the current stream of the framework of the arrays (of the last
-    ones, in calls without; before there were any, of PyTorch if it uses the GPU),
-    the default stream for other frameworks. All calls of a cache belong on one
-    stream, or on streams that events put in order.
+    Nothing is copied to or from the host. What DLPack lends is kept until the stream
+    has read it, but what a captured graph reads is the caller's to keep. On a GPU work
+    is enqueued and not waited for, on `stream`: the address of a CUstream, or a stream
+    of PyTorch, CuPy or cuda.core; None: the current stream of the framework of the
+    arrays (of the last ones, in calls without; before there were any, of PyTorch if it
+    uses the GPU), the default stream for other frameworks. All calls of a cache belong
+    on one stream, or on streams that events put in order.
 
     Threads may share a cache; its calls run one after the other. Errors are
     TypeError and ValueError for arguments, MemoryError, OSError, and ffd.Error,
-    of which OutOfPages and OutOfSequences are two. A call that failed has appended,
-    created and written nothing.
+    of which OutOfPages and OutOfSequences are two. A call that failed because of its
+    arguments, pages or slots has changed nothing. A decode that fails for want of a
+    kernel or memory may have set the thresholds that it was given.
     """
 
     def __init__(self, *, layers: int, heads: int, kv_heads: int, head_dim: int,
@@ -110,8 +112,6 @@ class PagedCache:
             raise ValueError(f"argument 'pseudo_max' is '{pseudo_max}', expected 'scan' or "
                              "'refined'")
         self.device, self._number = batches.device_of(target)
-        self._delta = float(check.deltas(check.real("delta", delta), 1)[0])
-        self._deltas: dict[int, float] = {}
         self._framework: str | None = None
         options = dict(
             head_dim=self.head_dim, value_dim=self.value_dim, group=self.heads // self.kv_heads,
@@ -121,7 +121,7 @@ class PagedCache:
             query_tokens=self.query_tokens, centre=check.centre(centre),
             pseudo_max=int(pseudo_max == "refined"), layers=self.layers, kv_heads=self.kv_heads,
             sequences=self.max_sequences, lag=self.lag, max_tokens=self.max_tokens,
-            pages=check.integer("pages", pages, 0), delta=self._delta,
+            pages=check.integer("pages", pages, 0), delta=batches.delta_of(delta),
             sm_scale=check.sm_scale(sm_scale, self.head_dim), host_pages=int(bool(host_pages)),
             batch_invariant=int(bool(batch_invariant)),
             piece_tokens=check.integer("piece_tokens", piece_tokens, 0))
@@ -178,27 +178,16 @@ class PagedCache:
     def create(self, *, delta: float | None = None, stream: Any = None) -> int:
         """An empty sequence: the number of the lowest free slot. delta: its threshold;
         None: the cache's."""
-        threshold = self._delta if delta is None else batches.delta_of(delta)
-        on = self._stream(stream)
-        sequence = self._native.create(on)
-        self._deltas[sequence] = self._delta
-        if threshold != self._delta:
-            self._set_deltas([(sequence, threshold)], on)
-        return sequence
+        return self._native.create(None if delta is None else batches.delta_of(delta),
+                                   self._stream(stream))
 
     def free(self, sequence: int, *, stream: Any = None) -> None:
         """Gives slot and pages back; pages shared with forks stay with those."""
         self._native.free(batches.slot_of(sequence), self._stream(stream))
-        self._deltas.pop(sequence, None)
 
     def fork(self, sequence: int, *, stream: Any = None) -> int:
         """A second sequence of the same tokens: shares the pages, copies the tail."""
-        forked = self._native.fork(batches.slot_of(sequence), self._stream(stream))
-        if sequence in self._deltas:
-            self._deltas[forked] = self._deltas[sequence]
-        else:
-            self._deltas.pop(forked, None)
-        return forked
+        return self._native.fork(batches.slot_of(sequence), self._stream(stream))
 
     def truncate(self, sequence: int, length: int, *, stream: Any = None) -> None:
         """Shortens to `length` tokens: anywhere in the tail, or to a multiple of 128
@@ -209,8 +198,8 @@ class PagedCache:
     def set_delta(self, sequences: Any, delta: Any, *, stream: Any = None) -> None:
         """The threshold of sequences from now on, one for all or one each."""
         slots = batches.slots_of(sequences)
-        values = check.deltas(delta, len(slots))
-        self._set_deltas(list(zip(slots, values.tolist())), self._stream(stream))
+        self._native.set_deltas(slots, check.deltas(delta, len(slots)).tolist(),
+                                self._stream(stream))
 
     def length(self, sequence: int) -> int:
         """Tokens, in the layer that has the fewest."""
@@ -318,7 +307,7 @@ class PagedCache:
         Returns out, or (out, lse): float32 [sequences, heads] or [sequences,
         query_tokens, heads], natural log. A sequence without tokens gives 0 and -inf.
         """
-        layer = check.integer("layer", layer, 0)
+        layer = check.integer("layer", layer, 0, self.layers - 1)
         given = {"q": q}
         if out is not None:
             given["out"] = out
@@ -347,16 +336,19 @@ class PagedCache:
         logs = by_name.get("lse")
         if lse is True or logs is not None:
             logs = self._result(logs, shape, query)
+        values: list[float] = []
         if delta is not None:
             if listed is not None:
                 raise ValueError("argument 'delta' is given with 'sequences' in device memory, "
                                  "expected set_delta before")
             assert slots is not None
-            self._set_deltas(list(zip(slots, check.deltas(delta, count).tolist())), on)
+            if len(set(slots)) < count:
+                raise ValueError(f"argument 'sequences' is {slots}, expected each at most once")
+            values = check.deltas(delta, count).tolist()
         self._enqueue([query, result, *filter(None, (logs, listed))], on, lambda: (
-            self._native.decode(layer, count, slots or [], listed.address if listed else 0,
-                                query.address, strides, result.address,
-                                logs.address if logs else 0, on)))
+            self._native.decode(layer, count, slots or [], values,
+                                listed.address if listed else 0, query.address, strides,
+                                result.address, logs.address if logs else 0, on)))
         return result.array if logs is None else (result.array, logs.array)
 
     def gather(self, layer: int, sequence: int, *, first: int = 0, tokens: int | None = None,
@@ -375,7 +367,8 @@ class PagedCache:
         else:
             framework = "numpy" if self.device == "cpu" else (
                 self._framework or _views.known_framework())
-        k, v = (_views.empty(framework, (*shape, dim), self.dtype, self.device)
+        k, v = (_views.empty(framework, (*shape, dim), self.dtype, self.device,
+                             "'like', an array of one of them")
                 for dim in (self.head_dim, self.value_dim))
         layer, sequence = check.integer("layer", layer, 0), batches.slot_of(sequence)
         self._enqueue([k, v], on, lambda: self._native.gather(
@@ -410,9 +403,7 @@ class PagedCache:
 
     def load(self, path: str | os.PathLike[str], *, stream: Any = None) -> int:
         """A new sequence of a file of any cache of the same layout, on any device."""
-        sequence = self._native.load(os.fspath(path), self._stream(stream))
-        self._deltas.pop(sequence, None)  # the file's
-        return sequence
+        return self._native.load(os.fspath(path), self._stream(stream))
 
     def __repr__(self) -> str:
         return (f"ffd.PagedCache(layers={self.layers}, heads={self.heads}, "
@@ -453,10 +444,18 @@ class PagedCache:
 
     def _enqueue(self, views: list[View], on: int, call: Callable[[], None]) -> None:
         """A call of the extension, ordered with the streams that its arrays belong to."""
-        after = None if self.device == "cpu" else _views.order(views, on, self._number)
-        call()
-        if after is not None:
-            after()
+        if self.device == "cpu":
+            call()
+            return
+        after = _views.order(views, on, self._number)
+        try:
+            call()
+        finally:  # some of the work may be enqueued when a call fails
+            if after is not None:
+                after()
+            owners = [v.owner for v in views if v.owner is not None]
+            if owners:
+                self._native.keep(owners, on)
 
     def _batch(self, sequences: Any, on: int) -> tuple[list[int] | None, View | None]:
         """The slots of a batch, or where they are on the device; neither: 0, 1 ..."""
@@ -490,15 +489,10 @@ class PagedCache:
 
     def _result(self, given: View | None, shape: tuple[int, ...], query: View) -> View:
         if given is None:
-            return _views.empty(query.framework, shape, "float32", self.device)
+            return _views.empty(query.framework, shape, "float32", self.device,
+                                "arrays of one of them, or 'out' to write to")
         batches.check_result(given, shape)
         return given
-
-    def _set_deltas(self, pairs: list[tuple[int, float]], on: int) -> None:
-        for sequence, delta in pairs:
-            if self._deltas.get(sequence) != delta:
-                self._native.set_delta(sequence, delta, on)
-                self._deltas[sequence] = delta
 
 
 # --- Contexts -------------------------------------------------------------------------------

@@ -138,8 +138,9 @@ def _of_dlpack(name: str, array: Any, stream: int, write: bool) -> View:
     return View(name, array, address, shape, strides, dtype, device, "", owner)
 
 
-def empty(like: str, shape: tuple[int, ...], dtype: str, device: str) -> View:
-    """A new array of a framework; numpy's where that has none of its own."""
+def empty(like: str, shape: tuple[int, ...], dtype: str, device: str, instead: str) -> View:
+    """A new array of a framework; numpy's where that has none of its own. `instead`: what
+    a caller can give where nobody allocates."""
     if like == "torch":
         torch = _torch()
         fresh = torch.empty(shape, dtype=getattr(torch, dtype), device=device)
@@ -150,8 +151,7 @@ def empty(like: str, shape: tuple[int, ...], dtype: str, device: str) -> View:
     elif device == "cpu":
         fresh = np.empty(shape, _NUMPY[dtype])
     else:
-        raise TypeError(f"results on {device} are allocated by PyTorch or CuPy, expected arrays of "
-                        "one of them, or 'out' to write to")
+        raise TypeError(f"results on {device} are allocated by PyTorch or CuPy, expected {instead}")
     return view("out", fresh)
 
 
@@ -201,8 +201,8 @@ def known_framework() -> str:
 
 def order(views: list[View], stream: int, number: int) -> Callable[[], None] | None:
     """Makes `stream` wait for the work so far of the frameworks' streams, where they
-    are others, and keeps memory of theirs until its work is done. What comes back is
-    to be called once that work is enqueued."""
+    are others, and keeps memory of PyTorch and CuPy until its work is done. What comes
+    back is to be called once that work is enqueued."""
     after = None
     for framework in {v.framework for v in views}:
         if framework not in ("torch", "cupy") or current_stream(framework, number) == stream:

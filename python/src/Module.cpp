@@ -100,12 +100,12 @@ static void bindPaged(nb::module_ &m, nb::handle error) {
       .def("__init__", &makePaged, "context"_a, "options"_a, "bytes"_a.none())
       .def("close", &PagedCache::close)
       .def_prop_ro("closed", &PagedCache::closed)
-      .def("create", &PagedCache::create, "stream"_a)
+      .def("create", &PagedCache::create, "delta"_a.none(), "stream"_a)
       .def("free", &PagedCache::free, "sequence"_a, "stream"_a)
       .def("fork", &PagedCache::fork, "sequence"_a, "stream"_a)
       .def("truncate", &PagedCache::truncate, "sequence"_a, "length"_a,
            "stream"_a)
-      .def("set_delta", &PagedCache::setDelta, "sequence"_a, "delta"_a,
+      .def("set_deltas", &PagedCache::setDeltas, "sequences"_a, "deltas"_a,
            "stream"_a)
       .def("reserve", &PagedCache::reserve, "sequences"_a, "tokens"_a,
            "stream"_a)
@@ -115,10 +115,11 @@ static void bindPaged(nb::module_ &m, nb::handle error) {
            "tokens"_a, "device_sequences"_a, "device_offsets"_a, "k"_a, "v"_a,
            "k_strides"_a, "v_strides"_a, "stream"_a)
       .def("decode", &PagedCache::decode, "layer"_a, "count"_a, "sequences"_a,
-           "device_sequences"_a, "q"_a, "strides"_a, "out"_a, "lse"_a,
-           "stream"_a)
+           "deltas"_a, "device_sequences"_a, "q"_a, "strides"_a, "out"_a,
+           "lse"_a, "stream"_a)
       .def("gather", &PagedCache::gather, "layer"_a, "sequence"_a, "first"_a,
            "count"_a, "k"_a, "v"_a, "stream"_a)
+      .def("keep", &PagedCache::keep, "owner"_a, "stream"_a)
       .def("request_statistics", &PagedCache::requestStatistics, "stream"_a)
       .def("statistics", &PagedCache::statistics)
       .def("errors", &PagedCache::errors)

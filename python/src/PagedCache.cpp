@@ -9,11 +9,12 @@
 
 #include <nanobind/stl/string.h>
 
+#include <limits>
+
 namespace ffd::python {
 
 /// The exception of a status of ffd.h. On the thread of the call, with the GIL.
-static void checkCall(ffdStatus status) {
-  const char *message = status == FFD_SUCCESS ? "" : ffdLastErrorMessage();
+static void checkCall(ffdStatus status, const char *message) {
   switch (status) {
   case FFD_SUCCESS:
     return;
@@ -33,6 +34,12 @@ static void checkCall(ffdStatus status) {
     throw Error(message);
   }
 }
+
+static void checkCall(ffdStatus status) {
+  checkCall(status, status == FFD_SUCCESS ? "" : ffdLastErrorMessage());
+}
+
+static constexpr float kUnknown = std::numeric_limits<float>::quiet_NaN();
 
 template <typename T>
 static T *at(Address address) {
@@ -94,11 +101,13 @@ PagedCache::PagedCache(std::shared_ptr<PagedContext> on, ffdCacheOptions given,
       status = ffdCacheCreate(context->get(), &options, &handle);
   }
   checkCall(status);
+  deltas.assign(size_t(options.sequences), kUnknown);
 }
 
 PagedCache::~PagedCache() { close(); }
 
 void PagedCache::close() {
+  std::deque<Kept> done; // goes once the GIL is back
   nb::gil_scoped_release release;
   const std::lock_guard<std::mutex> lock(mutex);
   if (!handle)
@@ -107,6 +116,7 @@ void PagedCache::close() {
   (void)context->synchronize();
   ffdCacheDestroy(handle);
   handle = nullptr;
+  done.swap(kept);
 }
 
 bool PagedCache::closed() const {
@@ -136,24 +146,47 @@ void PagedCache::run(Call call) const {
   checkCall(raw(call));
 }
 
-int32_t PagedCache::create(Address stream) {
+int32_t PagedCache::create(std::optional<float> delta, Address stream) {
   int32_t sequence = 0;
-  run([&](ffdCache *c) {
-    return ffdSequenceCreate(c, streamAt(stream), &sequence);
+  std::string why;
+  const ffdStatus status = raw([&](ffdCache *c) {
+    ffdStatus made = ffdSequenceCreate(c, streamAt(stream), &sequence);
+    if (made == FFD_SUCCESS) {
+      deltas[size_t(sequence)] = options.delta;
+      if (!delta)
+        return made;
+      made = setDelta(c, sequence, *delta, stream);
+      if (made == FFD_SUCCESS)
+        return made;
+      why = ffdLastErrorMessage();
+      deltas[size_t(sequence)] = kUnknown;
+      (void)ffdSequenceFree(c, sequence, streamAt(stream));
+      return made;
+    }
+    why = ffdLastErrorMessage();
+    return made;
   });
+  checkCall(status, why.c_str());
   return sequence;
 }
 
 void PagedCache::free(int32_t sequence, Address stream) {
   run([&](ffdCache *c) {
-    return ffdSequenceFree(c, sequence, streamAt(stream));
+    const ffdStatus status = ffdSequenceFree(c, sequence, streamAt(stream));
+    if (status == FFD_SUCCESS)
+      deltas[size_t(sequence)] = kUnknown;
+    return status;
   });
 }
 
 int32_t PagedCache::fork(int32_t sequence, Address stream) {
   int32_t forked = 0;
   run([&](ffdCache *c) {
-    return ffdSequenceFork(c, sequence, streamAt(stream), &forked);
+    const ffdStatus status =
+        ffdSequenceFork(c, sequence, streamAt(stream), &forked);
+    if (status == FFD_SUCCESS)
+      deltas[size_t(forked)] = deltas[size_t(sequence)];
+    return status;
   });
   return forked;
 }
@@ -164,10 +197,46 @@ void PagedCache::truncate(int32_t sequence, int64_t length, Address stream) {
   });
 }
 
-void PagedCache::setDelta(int32_t sequence, float delta, Address stream) {
-  run([&](ffdCache *c) {
-    return ffdSequenceSetDelta(c, sequence, delta, streamAt(stream));
-  });
+ffdStatus PagedCache::setDelta(ffdCache *cache, int32_t sequence, float delta,
+                               Address stream) {
+  float &known = deltas[size_t(sequence)];
+  if (known == delta)
+    return FFD_SUCCESS;
+  known = kUnknown;
+  const ffdStatus status =
+      ffdSequenceSetDelta(cache, sequence, delta, streamAt(stream));
+  if (status == FFD_SUCCESS)
+    known = delta;
+  return status;
+}
+
+ffdStatus PagedCache::setEach(ffdCache *cache, const Slots &sequences,
+                              const std::vector<float> &values,
+                              Address stream) {
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    const auto slot = size_t(sequences[i]);
+    if (slot < deltas.size() && deltas[slot] == values[i])
+      continue;
+    ffdSequenceInfo info = {};
+    info.struct_size = sizeof info;
+    const ffdStatus status = ffdSequenceGetInfo(cache, sequences[i], &info);
+    if (status != FFD_SUCCESS)
+      return status;
+  }
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    const ffdStatus status = setDelta(cache, sequences[i], values[i], stream);
+    if (status != FFD_SUCCESS)
+      return status;
+  }
+  return FFD_SUCCESS;
+}
+
+void PagedCache::setDeltas(const Slots &sequences,
+                           const std::vector<float> &values, Address stream) {
+  if (sequences.size() != values.size())
+    raiseValue("there are " + std::to_string(values.size()) +
+               " thresholds, expected " + std::to_string(sequences.size()));
+  run([&](ffdCache *c) { return setEach(c, sequences, values, stream); });
 }
 
 void PagedCache::reserve(const Slots &sequences,
@@ -218,9 +287,13 @@ void PagedCache::append(int layer, int count, const Slots &sequences,
 }
 
 void PagedCache::decode(int layer, int count, const Slots &sequences,
+                        const std::vector<float> &values,
                         Address deviceSequences, Address q,
                         std::pair<int64_t, int64_t> strides, Address out,
                         Address lse, Address stream) {
+  if (!values.empty() && values.size() != sequences.size())
+    raiseValue("there are " + std::to_string(values.size()) +
+               " thresholds, expected " + std::to_string(sequences.size()));
   ffdDecodeBatch batch;
   ffdDecodeBatchInit(&batch);
   batch.layer = layer;
@@ -231,7 +304,14 @@ void PagedCache::decode(int layer, int count, const Slots &sequences,
   std::tie(batch.q_batch_stride, batch.q_head_stride) = strides;
   batch.out = at<float>(out);
   batch.lse = at<float>(lse);
-  run([&](ffdCache *c) { return ffdDecode(c, &batch, streamAt(stream)); });
+  run([&](ffdCache *c) {
+    if (!values.empty()) {
+      const ffdStatus status = setEach(c, sequences, values, stream);
+      if (status != FFD_SUCCESS)
+        return status;
+    }
+    return ffdDecode(c, &batch, streamAt(stream));
+  });
 }
 
 void PagedCache::gather(int layer, int32_t sequence, int64_t first,
@@ -240,6 +320,39 @@ void PagedCache::gather(int layer, int32_t sequence, int64_t first,
     return ffdGather(c, layer, sequence, first, count, at<void>(k), at<void>(v),
                      streamAt(stream));
   });
+}
+
+void PagedCache::keep(nb::object owner, Address stream) {
+  std::vector<nb::object> done; // goes once the GIL is back
+  nb::gil_scoped_release release;
+  const std::lock_guard<std::mutex> lock(mutex);
+  const std::shared_ptr<CudaContext> &device = context->device();
+  uint64_t capture = 0;
+  if (!handle || !device ||
+      (device->capturing(streamAt(stream), capture).ok() && capture)) {
+    done.push_back(std::move(owner));
+    return;
+  }
+  const auto reached = [](const CudaEvent &event) {
+    bool yes = false;
+    // Of a device that has failed nothing more is to be waited for.
+    return !event.reached(yes).ok() || yes;
+  };
+  while (!kept.empty() && reached(*kept.front().until)) {
+    done.push_back(std::move(kept.front().owner));
+    kept.pop_front();
+  }
+  auto event = std::make_unique<CudaEvent>();
+  Status status = event->create(device);
+  if (status.ok())
+    status = event->record(streamAt(stream));
+  if (status.ok()) {
+    kept.push_back({std::move(event), std::move(owner)});
+    return;
+  }
+  // Without an event the memory is safe once the stream is done.
+  (void)device->finish(streamAt(stream));
+  done.push_back(std::move(owner));
 }
 
 //===----------------------------------------------------------------------===//
@@ -283,7 +396,11 @@ void PagedCache::save(int32_t sequence, const std::string &path,
 int32_t PagedCache::load(const std::string &path, Address stream) {
   int32_t sequence = 0;
   run([&](ffdCache *c) {
-    return ffdSequenceLoadFile(c, path.c_str(), streamAt(stream), &sequence);
+    const ffdStatus status =
+        ffdSequenceLoadFile(c, path.c_str(), streamAt(stream), &sequence);
+    if (status == FFD_SUCCESS)
+      deltas[size_t(sequence)] = kUnknown; // the file's
+    return status;
   });
   return sequence;
 }

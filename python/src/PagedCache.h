@@ -19,6 +19,7 @@
 #include "ffd/CudaDriver.h"
 #include "ffd/ffd.h"
 
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -51,6 +52,8 @@ public:
   ffdContext *get() const { return handle.get(); }
   /// Waits for all work of the device.
   Status synchronize() const;
+  /// Null on the CPU.
+  const std::shared_ptr<CudaContext> &device() const { return cuda; }
 
 private:
   std::unique_ptr<ffdContext, decltype(&ffdContextDestroy)> handle{
@@ -71,11 +74,13 @@ public:
   void close();
   bool closed() const;
 
-  int32_t create(Address stream);
+  int32_t create(std::optional<float> delta, Address stream);
   void free(int32_t sequence, Address stream);
   int32_t fork(int32_t sequence, Address stream);
   void truncate(int32_t sequence, int64_t length, Address stream);
-  void setDelta(int32_t sequence, float delta, Address stream);
+  /// Of all, or of none where one is no sequence.
+  void setDeltas(const Slots &sequences, const std::vector<float> &values,
+                 Address stream);
   void reserve(const Slots &sequences, const std::vector<int64_t> &tokens,
                Address stream);
   void advance(const Slots &sequences, const Slots &tokens);
@@ -87,12 +92,17 @@ public:
               Address deviceSequences, Address deviceOffsets, Address k,
               Address v, std::pair<int64_t, int64_t> kStrides,
               std::pair<int64_t, int64_t> vStrides, Address stream);
+  /// `values`: thresholds of `sequences` from now on; empty: as they are.
   void decode(int layer, int count, const Slots &sequences,
-              Address deviceSequences, Address q,
-              std::pair<int64_t, int64_t> strides, Address out, Address lse,
-              Address stream);
+              const std::vector<float> &values, Address deviceSequences,
+              Address q, std::pair<int64_t, int64_t> strides, Address out,
+              Address lse, Address stream);
   void gather(int layer, int32_t sequence, int64_t first, int64_t count,
               Address k, Address v, Address stream);
+
+  /// Keeps what owns memory that work enqueued so far uses, until the stream
+  /// has done it. Not in a capture: a graph's memory is its caller's to keep.
+  void keep(nb::object owner, Address stream);
 
   void requestStatistics(Address stream);
   /// uint64 [layers, kv heads, 2]: scanned and kept; None while on its way.
@@ -117,10 +127,26 @@ private:
   template <typename Call>
   void run(Call call) const;
 
+  // With the mutex held:
+  ffdStatus setDelta(ffdCache *cache, int32_t sequence, float delta,
+                     Address stream);
+  ffdStatus setEach(ffdCache *cache, const Slots &sequences,
+                    const std::vector<float> &values, Address stream);
+
+  /// Of memory that another framework has lent.
+  struct Kept {
+    std::unique_ptr<CudaEvent> until;
+    nb::object owner;
+  };
+
   std::shared_ptr<PagedContext> context;
   ffdCacheOptions options;
-  mutable std::mutex mutex; ///< of the handle
+  mutable std::mutex mutex; ///< of what follows
   ffdCache *handle = nullptr;
+  /// What the device has, so that a decode does not write it again; NaN: not
+  /// known, or no sequence.
+  std::vector<float> deltas;
+  std::deque<Kept> kept; ///< oldest first; owners go with the GIL held
 };
 
 /// What a DLPack capsule describes: (address, shape, strides in elements,

@@ -52,6 +52,9 @@ class OnlyDLPack:
         self.released = 0
         self.stream = None  # of the last who took it
         self._kept = []
+        self._out = 0  # capsules that are not released
+
+    _lent: set[OnlyDLPack] = set()  # alive as long as somebody has their memory
 
     def __dlpack_device__(self):
         return self.device, 0
@@ -61,6 +64,12 @@ class OnlyDLPack:
 
         def release(_managed):
             self.released += 1
+            self._out -= 1
+            if not self._out:
+                self._lent.discard(self)
+
+        self._out += 1
+        self._lent.add(self)
 
         dims = self.array.ndim
         shape = (ctypes.c_int64 * dims)(*self.array.shape)

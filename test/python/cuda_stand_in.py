@@ -74,7 +74,8 @@ class _State(ctypes.Structure):  # FakeCudaState
                 ("live_allocations", ctypes.c_int), ("live_modules", ctypes.c_int),
                 ("context_depth", ctypes.c_int), ("retains", ctypes.c_int), ("memory_left", _L),
                 ("major", ctypes.c_int), ("minor", ctypes.c_int), ("append", _APPEND), ("plan", _PLAN),
-                ("planned", _PLANNED), ("plans", ctypes.c_int)]
+                ("planned", _PLANNED), ("plans", ctypes.c_int), ("init_result", ctypes.c_int),
+                ("pending", ctypes.c_int), ("copies_left", ctypes.c_int)]
 
 
 class StandIn:

@@ -169,10 +169,60 @@ def a_cache_that_grows(fake) -> None:
             return 0, 4096
 
     cache.append(1, 0, device(k[1, 90:91]), device(v[1, 90:91]), stream=Stream())
+    refused(TypeError, "results on cuda:0 are allocated by PyTorch or CuPy, expected 'like', an array "
+            "of one of them", cache.gather, 1, 0, tokens=1)
+
+    # What DLPack lends is given back when the stream is done with it, also of a call that
+    # fails; of a captured one at once, and of a cache that is closed.
+    def lent(n=1):
+        return [device(k[0, :n]), device(v[0, :n])]
+
+    kept = lent()
+    fake.state.pending = 1
+    cache.append(0, 2, *kept)
+    gc.collect()
+    assert [x.released for x in kept] == [0, 0]
+    more = lent()
+    cache.append(0, 2, *more, stream=4096)
+    refused(ValueError, "7", cache.append, 7, 2, *more)
+    gc.collect()
+    assert [x.released for x in kept + more] == [0] * 4
+    fake.state.pending = 0
+    cache.append(0, 2, *lent())
+    gc.collect()
+    assert [x.released for x in kept + more] == [1, 1, 2, 2]
+    fake.state.pending = 1
+    driver.cuStreamBeginCapture_v2(stream, 0)
+    captured = lent()
+    cache.append(0, [2], *captured, stream=stream.value)
+    driver.cuStreamEndCapture(stream, ctypes.byref(graph))
+    driver.cuGraphDestroy(graph)
+    last = lent()
+    cache.append(0, 2, *last)
+    gc.collect()
+    assert [x.released for x in captured + last] == [1, 1, 0, 0]
+
+    # A sequence whose threshold does not arrive is none.
+    count, copies = cache.sequences, 0
+    while True:
+        fake.state.copies_left = copies
+        try:
+            cache.create(delta=9.0)
+        except ffd.Error as error:
+            assert "copy" in str(error), error
+            assert cache.sequences == count
+            copies += 1
+        else:
+            break
+    fake.state.copies_left = -1
+    assert cache.sequences == count + 1 and copies > 1
+
     live = fake.state.live_allocations
     assert live > 0
     cache.close()
     assert fake.state.live_allocations == 0
+    assert [x.released for x in last] == [1, 1]
+    fake.state.pending = 0
     refused(ValueError, "the cache is closed", cache.create)
 
 

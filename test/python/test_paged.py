@@ -271,6 +271,62 @@ def test_thresholds():
         cache.set_delta([a, b], [1, 2, 3])
 
 
+@pytest.mark.parametrize("layer, others, message", (
+    (0, [3], "sequence 3|3 is no sequence"), (0, [77], "77"), (0, [1], None),
+    (0, [0], r"'sequences' is \[0, 0\], expected each at most once"),
+    (1, [1], "'layer' is 1, expected 0 to 0"),
+), ids=str)
+def test_thresholds_of_a_call_that_fails(layer, others, message):
+    """None is set, not even those of sequences before the one that is none."""
+    case = drawn(13, [900, 900])
+    q = arrays_of(case)[0]
+    cache, _ = filled(case)
+    before, given = cache.decode(0, [0, 1], q), [0, *others]
+    if message is None:  # what would be seen
+        cache.set_delta(given, 0.0)
+        assert not (cache.decode(0, [0, 1], q) == before).all(axis=(1, 2)).any()
+        return
+    with pytest.raises(ValueError, match=message):
+        cache.decode(layer, given, q, delta=0.0)
+    assert (cache.decode(0, [0, 1], q) == before).all()
+    if others[0] > 1:
+        with pytest.raises(ValueError, match=message):
+            cache.set_delta(given, 0.0)
+        assert (cache.decode(0, [0, 1], q) == before).all()
+
+
+def test_thresholds_of_two_threads():
+    """What one sets between another's calls is known to be set."""
+    case = drawn(13, [900])
+    q = arrays_of(case)[0]
+    cache, [s] = filled(case)
+    want = cache.decode(0, s, q, delta=0.0)
+    cache.set_delta(s, 2.0)
+
+    class Interrupted:
+        """The extension's cache, after whose next call to set a threshold another thread
+        has its turn."""
+
+        def __getattr__(self, name):
+            call = getattr(native, name)
+            if not name.startswith("set_delta"):
+                return call
+
+            def interrupted(*arguments):
+                call(*arguments)
+                cache._native = native
+                other = threading.Thread(target=cache.set_delta, args=(s, np.inf))
+                other.start()
+                other.join()
+            return interrupted
+
+    native, cache._native = cache._native, Interrupted()
+    cache.set_delta(s, 0.0)
+    assert cache._native is native
+    cache.set_delta(s, 0.0)  # no more than it seems: the other thread's is there
+    assert (cache.decode(0, s, q) == want).all()
+
+
 # --- Sequences ----------------------------------------------------------------------------
 
 def test_fork_truncate_free():

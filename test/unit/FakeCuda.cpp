@@ -40,7 +40,7 @@ extern "C" {
 
 FakeCudaState *fakeCudaState() {
   if (state.major == 0) {
-    state.memoryLeft = -1;
+    state.memoryLeft = state.copiesLeft = -1;
     state.major = 9;
   }
   return &state;
@@ -186,6 +186,10 @@ int cuMemcpyDtoD_v2(unsigned long long to, unsigned long long from,
 }
 int cuMemcpyHtoDAsync_v2(unsigned long long p, const void *host, size_t bytes,
                          void *) {
+  if (state.copiesLeft >= 0 && --state.copiesLeft < 0) {
+    state.copiesLeft = 0;
+    return 719; // CUDA_ERROR_LAUNCH_FAILED
+  }
   return cuMemcpyHtoD_v2(p, host, bytes);
 }
 int cuMemcpyDtoHAsync_v2(void *host, unsigned long long p, size_t bytes,
@@ -222,7 +226,7 @@ int cuStreamGetCaptureInfo_v2(void *stream, int *s, unsigned long long *id,
   return *s = recording && stream == &someStream, 0;
 }
 #endif
-int cuEventQuery(void *) { return 0; }
+int cuEventQuery(void *) { return state.pending ? 600 : 0; } // NOT_READY
 int cuStreamCreate(void **s, unsigned) { return *s = &someStream, 0; }
 int cuStreamDestroy_v2(void *) { return 0; }
 int cuStreamBeginCapture_v2(void *, int) {

@@ -37,6 +37,10 @@ struct FakeCudaState {
   std::atomic<int> plans;
   /// What cuInit returns.
   int initResult;
+  /// Whether events are not reached yet.
+  std::atomic<int> pending;
+  /// Copies to the device fail after this many; < 0: never.
+  std::atomic<int> copiesLeft;
 };
 
 /// The state of the loaded library, found with dlsym.
