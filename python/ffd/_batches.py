@@ -185,3 +185,11 @@ def check_result(v: View, shape: tuple[int, ...]) -> None:
                          "of 16 bytes")
     if v.framework == "numpy" and not v.array.flags.writeable:
         raise ValueError(f"argument '{v.name}' is read-only, expected an array to write to")
+
+
+def check_apart(a: View, b: View) -> None:
+    """That two contiguous float32 results do not share memory."""
+    ends = [v.address + 4 * int(np.prod(v.shape)) for v in (a, b)]
+    if a.address < ends[1] and b.address < ends[0]:
+        raise ValueError(f"arguments '{a.name}' and '{b.name}' overlap, expected memory of their "
+                         "own")

@@ -253,7 +253,8 @@ class PagedCache:
         keys, values = views
         slots, listed = self._batch(sequences, on)
         rows = self._tokens_of(keys, self.head_dim)
-        if self._tokens_of(values, self.value_dim) != rows:
+        self._tokens_of(values, self.value_dim)
+        if values.shape[:-1] != keys.shape[:-1]:
             raise ValueError(f"argument 'v' has shape {list(values.shape)}, expected "
                              f"{[*keys.shape[:-1], self.value_dim]}, the tokens of 'k'")
         four = len(keys.shape) == 4
@@ -336,6 +337,7 @@ class PagedCache:
         logs = by_name.get("lse")
         if lse is True or logs is not None:
             logs = self._result(logs, shape, query)
+            batches.check_apart(result, logs)
         values: list[float] = []
         if delta is not None:
             if listed is not None:

@@ -510,6 +510,8 @@ def test_arguments():
             append, 0, [0, 1], single[..., :32], single)
     refused(ValueError, r"'v' has shape \[1, 2, 64\], expected \[2, 2, 64\], the tokens of 'k'",
             append, 0, [0, 1], single, single[:1])
+    refused(ValueError, r"'v' has shape \[1, 2, 2, 64\], expected \[2, 1, 2, 64\]", append, 0,
+            [0, 1], single[:, None], single[None])
     refused(ValueError, r"'k' has shape \[2, 1, 2, 64\], expected 3 in axis 0", append, 0,
             [0, 1, 2], single[:, None], single[:, None])
     refused(ValueError, "'k' has 3 rows for 2 sequences", append, 0, [0, 1], k[0, :3], v[0, :3])
@@ -531,6 +533,8 @@ def test_arguments():
     refused(ValueError, r"'q' has shape \[2, 2, 64\], expected \[2, 4, 64\]", ask, 0, [0, 1],
             q[:, :2])
     right = np.empty((2, 4, 64), np.float32)
+    refused(ValueError, "'out' and 'lse' overlap", ask, 0, [0, 1], q, out=right,
+            lse=right.reshape(-1)[-8:].reshape(2, 4))
     refused(TypeError, "'out' has dtype float16, expected float32", ask, 0, [0, 1], q,
             out=np.empty((2, 4, 64), np.float16))
     refused(ValueError, r"'out' has shape \[2, 64\], expected \[2, 4, 64\]", ask, 0, [0, 1], q,

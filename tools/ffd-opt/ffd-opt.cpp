@@ -36,7 +36,7 @@ static void printOwnHelp() {
   for (StringRef name :
        {"ffd-decompose", "ffd-fuse", "ffd-gpu-to-nvvm", "ffd-schedule",
         "ffd-specialize", "ffd-split-to-linalg", "ffd-tile", "ffd-tile-to-gpu",
-        "ffd-tile-to-vector"})
+        "ffd-tile-to-vector", "ffd-values-to-llvm"})
     if (const PassInfo *info = PassInfo::lookup(name))
       info->printHelpStr(/*indent=*/2, /*descIndent=*/36);
   llvm::outs() << "\nEverything, upstream's included:\n\n";
