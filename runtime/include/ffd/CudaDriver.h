@@ -23,7 +23,7 @@
 
 namespace ffd {
 
-struct CudaSymbols; ///< the table of functions, CudaDriver.cpp
+struct CudaSymbols; ///< the table of functions, src/CudaSymbols.h
 
 /// The loaded driver library. Stays loaded while referenced.
 class CudaDriver {
