@@ -99,10 +99,20 @@ private:
   Status checkSlot(int32_t slot) const;
   Status checkNotCapturing(const char *what, void *stream) const;
   Status checkEven(const char *what, int32_t slot) const;
-  Status takeSlot(int32_t &slot);
+  /// `anySlot`: those without a sequence too.
+  Status checkList(const char *what, int64_t count, const int32_t *slots,
+                   bool anySlot = false) const;
+  /// Lists in device memory are for captures alone.
+  Status checkDeviceSequences(const char *batch, const int32_t *slots,
+                              const int32_t *given, uint64_t capture) const;
   /// Blocks that `length` tokens have committed, at least `already`.
   int64_t blocksAt(int64_t length, int64_t already) const;
   int64_t longest(const Sequence &sequence) const;
+
+  // PagedSequences.cpp
+  Status takeSlot(int32_t &slot);
+
+  // PagedTables.cpp
   /// Takes the pages of several growths at once; `blocks[i]` in total each.
   Status takePages(const std::vector<int32_t> &slots,
                    const std::vector<int64_t> &blocks, void *stream);
@@ -114,12 +124,6 @@ private:
   Status clearCentres(int32_t slot, void *stream);
   Status writeDelta(int32_t slot, void *stream);
   Status clearError(int32_t slot, void *stream);
-  /// `anySlot`: those without a sequence too.
-  Status checkList(const char *what, int64_t count, const int32_t *slots,
-                   bool anySlot = false) const;
-  /// Lists in device memory are for captures alone.
-  Status checkDeviceSequences(const char *batch, const int32_t *slots,
-                              const int32_t *given, uint64_t capture) const;
 
   // Where things are.
   uint8_t *thumbnail(int64_t layer, int64_t page, int64_t head) const;
