@@ -94,4 +94,4 @@ def test_too_small_a_lag_is_refused(tmp_path):
     done = subprocess.run([str(RUN), f"--input={source}", "--lag=2"], capture_output=True,
                           text=True, timeout=60)
     assert done.returncode != 0
-    assert "option '--lag' is 2, expected at least 3" in done.stderr
+    assert "option --lag is 2, expected at least 3" in done.stderr

@@ -11,8 +11,8 @@
 
 #include "Bench.h"
 
-#include "../ffd-run/EmulatedTarget.h"
-#include "../ffd-run/Errors.h"
+#include "support/EmulatedTarget.h"
+#include "support/Errors.h"
 
 #include "ffd/FindKernel.h"
 
@@ -20,8 +20,8 @@
 #include <limits>
 
 using namespace llvm;
-using ffd::run::error;
-using ffd::run::toError;
+using ffd::tools::error;
+using ffd::tools::toError;
 
 namespace ffd::bench {
 
@@ -69,8 +69,8 @@ Expected<DecodeKernel *> Bench::find(Program program, const ffdSpec &spec) {
   if (slot)
     return slot.get();
   if (options.emulated()) {
-    if (Error e = toError(run::makeEmulatedKernel(spec, program, options.arch,
-                                                  /*seed=*/1, slot)))
+    if (Error e = toError(tools::makeEmulatedKernel(spec, program, options.arch,
+                                                    /*seed=*/1, slot)))
       return std::move(e);
     return slot.get();
   }

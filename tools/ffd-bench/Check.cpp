@@ -12,7 +12,7 @@
 
 #include "Check.h"
 
-#include "../ffd-run/Errors.h"
+#include "support/Errors.h"
 
 #include "ffd/Float16.h"
 #include "ffd/Split.h"
@@ -21,7 +21,7 @@
 #include <cmath>
 
 using namespace llvm;
-using ffd::run::error;
+using ffd::tools::error;
 
 namespace ffd::bench {
 

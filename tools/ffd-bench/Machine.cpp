@@ -12,8 +12,8 @@
 
 #include "Machine.h"
 
-#include "../ffd-run/Bandwidth.h"
-#include "../ffd-run/Errors.h"
+#include "support/Bandwidth.h"
+#include "support/Errors.h"
 
 #include <algorithm>
 #include <atomic>
@@ -21,8 +21,8 @@
 #include <unistd.h>
 
 using namespace llvm;
-using ffd::run::error;
-using ffd::run::toError;
+using ffd::tools::error;
+using ffd::tools::toError;
 
 namespace ffd::bench {
 
@@ -352,7 +352,7 @@ Error Machine::measurePeak() {
   if (options.emulated())
     return Error::success();
   if (!context) {
-    Expected<run::Bandwidth> bandwidth = run::measureReadBandwidth(pool);
+    Expected<tools::Bandwidth> bandwidth = tools::measureReadBandwidth(pool);
     if (!bandwidth)
       return bandwidth.takeError();
     peakRate = bandwidth->bytesPerSecond;

@@ -12,7 +12,8 @@
 
 #include "ParseOptions.h"
 
-#include "../ffd-run/Errors.h"
+#include "support/Errors.h"
+#include "support/Options.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -23,7 +24,7 @@
 using namespace llvm;
 using namespace ffd;
 using namespace ffd::bench;
-using ffd::run::error;
+using namespace ffd::tools;
 
 //===----------------------------------------------------------------------===//
 // Options
@@ -31,17 +32,9 @@ using ffd::run::error;
 
 cl::OptionCategory ffd::bench::optionCategory("ffd-bench options");
 
-static cl::opt<std::string> targetOpt("target", cl::cat(optionCategory),
-                                      cl::init("cpu"),
-                                      cl::value_desc("cpu|cuda|emulate"),
-                                      cl::desc("Where to run (default cpu); "
-                                               "emulate: the GPU's kernels on "
-                                               "the CPU, for their results, "
-                                               "without times"));
-static cl::opt<std::string> archOpt("arch", cl::cat(optionCategory),
-                                    cl::init("sm_90a"), cl::value_desc("gpu"),
-                                    cl::desc("Architecture to emulate (default "
-                                             "sm_90a)"));
+static KernelOptions kernel(optionCategory,
+                            "Bits of a thumbnail code: 2 (default), 4 or 8");
+
 static cl::opt<bool>
     gridOpt("grid", cl::cat(optionCategory),
             cl::desc("The large grid: contexts 4K to 1M, batches 1, 8 and 32, "
@@ -96,26 +89,14 @@ static cl::opt<std::string> kvTypeOpt("kv-type", cl::cat(optionCategory),
                                       cl::init("f16"),
                                       cl::value_desc("f16|bf16"),
                                       cl::desc("Element type (default f16)"));
-static cl::opt<std::string>
-    centreOpt("centre", cl::cat(optionCategory), cl::init("none"),
-              cl::value_desc("none|row"),
-              cl::desc("What keys are relative to (default none)"));
-static cl::opt<int> scanBitsOpt("scan-bits", cl::cat(optionCategory),
-                                cl::init(2), cl::value_desc("2|4|8"),
-                                cl::desc("Bits of a thumbnail code (default "
-                                         "2)"));
-static cl::opt<std::string>
-    pseudoMaxOpt("pseudo-max", cl::cat(optionCategory), cl::init("scan"),
-                 cl::value_desc("scan|refined"),
-                 cl::desc("Scores that the pseudo-max is taken from: those of "
-                          "the scan (default), or refined ones"));
 static cl::list<std::string>
     keepOpt("keep", cl::cat(optionCategory), cl::CommaSeparated,
             cl::value_desc("x,..."),
             cl::desc("Share of the 128-token blocks that the queries keep "
                      "(default 0.064); 1: everything, by an infinite delta"));
-static cl::opt<double>
-    deltaOpt("delta", cl::cat(optionCategory), cl::init(5), cl::value_desc("d"),
+static cl::opt<std::string>
+    deltaOpt("delta", cl::cat(optionCategory), cl::init("5"),
+             cl::value_desc("d"),
              cl::desc("Threshold, natural-log units (default 5)"));
 static cl::opt<int> tailOpt("tail", cl::cat(optionCategory), cl::init(64),
                             cl::value_desc("n"),
@@ -149,25 +130,13 @@ static cl::opt<std::string>
              cl::value_desc("shuffled|contiguous"),
              cl::desc("Order of a sequence's pages in memory (default "
                       "shuffled)"));
-static cl::opt<std::string> jsonOpt("json", cl::cat(optionCategory),
-                                    cl::value_desc("file"),
-                                    cl::desc("Write everything as JSON; '-' "
-                                             "is the standard output"));
 static cl::opt<int> repsOpt("reps", cl::cat(optionCategory), cl::init(21),
                             cl::value_desc("n"),
                             cl::desc("Runs to take the median of (default "
                                      "21)"));
-static cl::opt<int> threadsOpt("threads", cl::cat(optionCategory), cl::init(0),
-                               cl::value_desc("n"),
-                               cl::desc("Host threads (default 0: all cores)"));
 static cl::opt<bool>
     noCheckOpt("no-check", cl::cat(optionCategory),
                cl::desc("A result that is far off is a note, not an error"));
-static cl::opt<std::string>
-    kernelDirOpt("kernel-dir", cl::cat(optionCategory),
-                 cl::value_desc("folder"),
-                 cl::desc("Folder of compiled kernels (.ffdk); what it lacks "
-                          "is compiled on the spot if the compiler is there"));
 static cl::opt<std::string> pythonOpt("python", cl::cat(optionCategory),
                                       cl::init("python3"),
                                       cl::value_desc("program"),
@@ -182,32 +151,12 @@ static cl::opt<std::string>
 // Checking them
 //===----------------------------------------------------------------------===//
 
-static Error expectOneOf(StringRef option, StringRef value,
-                         ArrayRef<StringRef> choices) {
-  if (is_contained(choices, value))
-    return Error::success();
-  return error("option --{0} is '{1}', expected {2}", option, value,
-               join(choices, " or "));
-}
-
-static Error expectRange(StringRef option, int64_t value, int64_t least,
-                         int64_t most) {
-  if (value >= least && value <= most)
-    return Error::success();
-  return error("option --{0} is {1}, expected {2} to {3}", option, value, least,
-               most);
-}
-
-static Error parseList(StringRef option, ArrayRef<std::string> texts,
-                       std::vector<int64_t> fallback, int64_t most,
-                       std::vector<int64_t> &values) {
-  for (const std::string &text : texts) {
-    int64_t value = 0;
-    if (StringRef(text).getAsInteger(10, value) || value < 1 || value > most)
-      return error("option --{0} has the value '{1}', expected 1 to {2}",
-                   option, text, most);
-    values.push_back(value);
-  }
+/// A list of numbers, or what stands for it where it is not given.
+static Error parseListOr(StringRef option, ArrayRef<std::string> texts,
+                         std::vector<int64_t> fallback, int64_t most,
+                         std::vector<int64_t> &values) {
+  if (Error e = parseList(option, texts, most, values))
+    return e;
   if (values.empty())
     values = std::move(fallback);
   return Error::success();
@@ -218,8 +167,10 @@ static Error parseKeeps(std::vector<double> fallback,
   for (const std::string &text : keepOpt) {
     double value = 0;
     if (StringRef(text).getAsDouble(value) || !(value > 0) || value > 1)
-      return error("option --keep is {0}, expected a number above 0, at most 1",
-                   text);
+      return error(
+          "option --keep has the value '{0}', expected a number above 0, "
+          "at most 1",
+          text);
     values.push_back(value);
   }
   if (values.empty())
@@ -243,18 +194,18 @@ static Error parseTable(Options &o) {
         std::pair("launch-only", bool(launchOpt)),
         std::pair("splits", splitsOpt.getNumOccurrences() > 0),
         std::pair("profile-splits", bool(profileOpt)),
-        std::pair("kernel-dir", !kernelDirOpt.empty()),
+        std::pair("kernel-dir", !kernel.kernelDir.empty()),
         std::pair("time-limit", limitOpt > 0)})
     if (given)
       return error("options --table and --{0} are both given, expected one",
                    name);
-  if (centreOpt == "row")
+  if (kernel.centre() == FFD_CENTRE_ROW)
     return error("options --table and --centre=row are both given, expected "
                  "plain keys");
-  if (scanBitsOpt.getNumOccurrences())
+  if (kernel.scanBits.getNumOccurrences())
     return error("options --table and --scan-bits are both given, expected "
                  "one: a table has scan bits of its own");
-  if (pseudoMaxOpt == "refined")
+  if (kernel.refinedMax())
     return error("options --table and --pseudo-max=refined are both given, "
                  "expected one: a table compares rules of which only one has a "
                  "pseudo-max");
@@ -290,47 +241,43 @@ static Error parseSplits(Options &options) {
 }
 
 Error ffd::bench::parseOptions(Options &o) {
-  if (Error e = expectOneOf("target", targetOpt, {"cpu", "cuda", "emulate"}))
+  if (Error e = kernel.check())
     return e;
-  if (archOpt.getNumOccurrences() && targetOpt != "emulate")
-    return error("option --arch is given with --target={0}, expected "
-                 "--target=emulate",
-                 targetOpt.getValue());
   if (Error e = expectOneOf("kv-type", kvTypeOpt, {"f16", "bf16"}))
-    return e;
-  if (Error e = expectOneOf("centre", centreOpt, {"none", "row"}))
     return e;
   if (Error e = expectOneOf("pages", pagesOpt, {"shuffled", "contiguous"}))
     return e;
   if (!againstOpt.empty())
     if (Error e = expectOneOf("against", againstOpt, {"torch"}))
       return e;
-  if (!againstOpt.empty() && targetOpt != "cuda")
+  if (!againstOpt.empty() && kernel.target != "cuda")
     return error("option --against is '{0}' with --target={1}, expected "
                  "--target=cuda",
-                 againstOpt.getValue(), targetOpt.getValue());
+                 againstOpt.getValue(), kernel.target.getValue());
   using List = std::vector<int64_t>;
   const bool table = !tableOpt.empty(), selection = tableOpt == "selection";
   // The paper compares rules that keep 27.3 % of the blocks at 16K tokens.
-  if (Error e = parseList("tokens", tokensOpt,
-                          gridOpt ? List{4096, 16384, 65536, 262144, 1048576}
-                          : table ? List{16384}
-                                  : List{4096},
-                          1 << 24, o.tokens))
-    return e;
-  if (Error e = parseList("batch", batchOpt, gridOpt ? List{1, 8, 32} : List{1},
-                          4096, o.batches))
+  if (Error e = parseListOr("tokens", tokensOpt,
+                            gridOpt ? List{4096, 16384, 65536, 262144, 1048576}
+                            : table ? List{16384}
+                                    : List{4096},
+                            1 << 24, o.tokens))
     return e;
   if (Error e =
-          parseList("select-block", selectOpt, selection ? List{128} : List{16},
-                    128, o.selectBlocks))
+          parseListOr("batch", batchOpt, gridOpt ? List{1, 8, 32} : List{1},
+                      4096, o.batches))
     return e;
-  if (Error e = parseList("head-dim", headDimOpt,
-                          gridOpt ? List{128, 64, 256} : List{128}, 1 << 20,
-                          o.headDims))
+  if (Error e =
+          parseListOr("select-block", selectOpt,
+                      selection ? List{128} : List{16}, 128, o.selectBlocks))
     return e;
-  if (Error e = parseList("group", groupOpt, gridOpt ? List{4, 1, 8} : List{4},
-                          1 << 20, o.groups))
+  if (Error e = parseListOr("head-dim", headDimOpt,
+                            gridOpt ? List{128, 64, 256} : List{128}, 1 << 20,
+                            o.headDims))
+    return e;
+  if (Error e =
+          parseListOr("group", groupOpt, gridOpt ? List{4, 1, 8} : List{4},
+                      1 << 20, o.groups))
     return e;
   using Shares = std::vector<double>;
   if (Error e = parseKeeps(gridOpt     ? Shares{0.064, 0.03, 0.18, 0.27, 1}
@@ -344,15 +291,13 @@ Error ffd::bench::parseOptions(Options &o) {
         std::tuple("ragged", raggedOpt.getValue(), 0, 4096),
         std::tuple("reps", repsOpt.getValue(), 1, 100000),
         std::tuple("time-limit", limitOpt.getValue(), 0, 1 << 20),
-        std::tuple("value-dim", valueDimOpt.getValue(), 0, 1 << 20),
-        std::tuple("threads", threadsOpt.getValue(), 0, 4096)})
+        std::tuple("value-dim", valueDimOpt.getValue(), 0, 1 << 20)})
     if (Error e = expectRange(name, value, least, most))
       return e;
   if (raggedOpt && batchOpt.getNumOccurrences())
     return error("options --ragged and --batch are both given, expected one");
-  if (!(deltaOpt >= 0))
-    return error("option --delta is {0}, expected a number from 0 to inf",
-                 deltaOpt.getValue());
+  if (Error e = parseDelta(deltaOpt, o.delta))
+    return e;
   if (Error e = parseSplits(o))
     return e;
 
@@ -364,30 +309,27 @@ Error ffd::bench::parseOptions(Options &o) {
 
   o.valueDim = valueDimOpt;
   o.spec.element = kvTypeOpt == "bf16" ? FFD_BF16 : FFD_F16;
-  o.spec.scan_bits = scanBitsOpt;
+  o.spec.scan_bits = kernel.scanBits;
   o.spec.quant_block = 128;
-  o.spec.centre = centreOpt == "row" ? FFD_CENTRE_ROW : FFD_CENTRE_NONE;
-  if (Error e = expectOneOf("pseudo-max", pseudoMaxOpt, {"scan", "refined"}))
-    return e;
+  o.spec.centre = kernel.centre();
   o.spec.pseudo_max =
-      pseudoMaxOpt == "refined" ? FFD_PSEUDO_MAX_REFINED : FFD_PSEUDO_MAX_SCAN;
+      kernel.refinedMax() ? FFD_PSEUDO_MAX_REFINED : FFD_PSEUDO_MAX_SCAN;
   for (int64_t headDim : o.headDims)
     for (int64_t group : o.groups)
       for (int64_t select : o.selectBlocks) {
         o.spec = o.of(headDim, group).spec;
         o.spec.select_block = int32_t(select);
-        if (Error e = run::toError(checkSpec(o.spec)))
+        if (Error e = tools::toError(checkSpec(o.spec)))
           return e;
       }
   o.spec = o.of(o.headDims.front(), o.groups.front()).spec;
-  o.target = targetOpt;
-  o.kernelDir = kernelDirOpt;
+  o.target = kernel.target;
+  o.kernelDir = kernel.kernelDir;
   o.kvHeads = kvHeadsOpt;
   o.tail = tailOpt;
   o.ragged = raggedOpt;
   if (o.ragged)
     o.batches = {o.ragged};
-  o.delta = float(deltaOpt);
   o.profileSplits = profileOpt;
   o.dense = denseOpt;
   o.torch = !againstOpt.empty();
@@ -396,11 +338,11 @@ Error ffd::bench::parseOptions(Options &o) {
   o.reps = repsOpt.getNumOccurrences() || !gridOpt ? repsOpt : 9;
   o.grid = gridOpt;
   o.secondsAllowed = limitOpt || !gridOpt ? limitOpt : 420;
-  o.arch = archOpt;
-  o.json = jsonOpt;
+  o.arch = kernel.arch;
+  o.json = kernel.json;
   o.plot = plotOpt;
   o.tolerant = noCheckOpt;
-  o.threads = threadsOpt;
+  o.threads = kernel.threads;
   o.python = pythonOpt;
   o.torchScript = torchScriptOpt;
   return Error::success();

@@ -7,7 +7,7 @@
 
 #include "Plot.h"
 
-#include "../ffd-run/Errors.h"
+#include "support/Errors.h"
 
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"
@@ -16,7 +16,7 @@
 #include "llvm/Support/Program.h"
 
 using namespace llvm;
-using ffd::run::error;
+using ffd::tools::error;
 
 namespace ffd::bench {
 

@@ -11,7 +11,7 @@
 
 #include "Pool.h"
 
-#include "../ffd-run/Errors.h"
+#include "support/Errors.h"
 
 #include "ffd/Plan.h"
 #include "ffd/Split.h"
@@ -250,8 +250,8 @@ static Error makePlan(const PoolShape &shape, int64_t target,
   options.target = target;
   std::vector<int32_t> visible(shape.lengths.begin(), shape.lengths.end());
   list.resize(size_t(std::max(target, shape.rows())));
-  return run::toError(planPieces(shape.spec, options, visible.data(),
-                                 list.data(), int64_t(list.size())));
+  return tools::toError(planPieces(shape.spec, options, visible.data(),
+                                   list.data(), int64_t(list.size())));
 }
 
 ffdPlanArgs Pool::planArgs(int64_t target) const {

@@ -12,7 +12,7 @@
 
 #include "Sequence.h"
 
-#include "../ffd-run/Errors.h"
+#include "support/Errors.h"
 
 #include "ffd/Centre.h"
 #include "ffd/Float16.h"
@@ -22,7 +22,7 @@
 #include <numeric>
 
 using namespace llvm;
-using ffd::run::toError;
+using ffd::tools::toError;
 
 namespace ffd::bench {
 

@@ -12,10 +12,10 @@
 
 #include "Tables.h"
 
-#include "../ffd-run/EmulatedTarget.h"
-#include "../ffd-run/Errors.h"
 #include "Bench.h"
 #include "Variant.h"
+#include "support/EmulatedTarget.h"
+#include "support/Errors.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
@@ -23,8 +23,8 @@
 #include <cmath>
 
 using namespace llvm;
-using ffd::run::error;
-using ffd::run::toError;
+using ffd::tools::error;
+using ffd::tools::toError;
 
 namespace ffd::bench {
 
@@ -246,7 +246,7 @@ Error TableMaker::addExact() {
   row.rule = "exact";
   std::unique_ptr<DecodeKernel> kernel;
   if (options.emulated()) {
-    if (Error e = toError(run::makeEmulatedKernel(
+    if (Error e = toError(tools::makeEmulatedKernel(
             spec, Program::Exact, options.arch, /*seed=*/1, kernel)))
       return e;
   } else {

@@ -12,16 +12,16 @@
 
 #include "Variant.h"
 
-#include "../ffd-run/EmulatedTarget.h"
-#include "../ffd-run/Errors.h"
+#include "support/EmulatedTarget.h"
+#include "support/Errors.h"
 
 #include "ffd/Package.h"
 
 #include <cstring>
 
 using namespace llvm;
-using ffd::run::error;
-using ffd::run::toError;
+using ffd::tools::error;
+using ffd::tools::toError;
 
 namespace ffd::bench {
 
@@ -43,9 +43,9 @@ Expected<std::unique_ptr<Variant>> Variant::create(const ffdSpec &spec,
   if (!onCpu && spec.no_residuals)
     return error("keys without residuals have no GPU kernel");
   if (options.emulated()) {
-    if (Error e = toError(
-            run::makeEmulatedKernel(spec, Program::Decode, options.arch,
-                                    /*seed=*/1, result->whole, selector.split)))
+    if (Error e = toError(tools::makeEmulatedKernel(
+            spec, Program::Decode, options.arch,
+            /*seed=*/1, result->whole, selector.split)))
       return std::move(e);
     return std::move(result);
   }

@@ -17,24 +17,20 @@
 #include "Report.h"
 #include "Tables.h"
 
-#include "../ffd-run/Errors.h"
+#include "support/Errors.h"
+#include "support/Main.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FileSystem.h"
-#include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <chrono>
-#include <cstdio>
-#include <cstdlib>
-#include <new>
 
 using namespace llvm;
 using namespace ffd;
 using namespace ffd::bench;
-using ffd::run::error;
+using namespace ffd::tools;
 
 //===----------------------------------------------------------------------===//
 // Flow
@@ -222,22 +218,8 @@ static Error runTool(std::string program, std::string command) {
 }
 
 int main(int argc, char **argv) {
-  InitLLVM init(argc, argv);
-  std::set_new_handler([] {
-    std::fputs("ffd-bench: error: out of memory\n", stderr);
-    std::_Exit(1);
-  });
-  cl::HideUnrelatedOptions(optionCategory);
-  cl::SetVersionPrinter([](raw_ostream &os) {
-    os << "ffd-bench, kernel ABI " << FFD_ABI_VERSION << "\n";
-  });
-  cl::ParseCommandLineOptions(argc, argv,
-                              "FFD: how fast sparse decode attention is\n");
   std::string command = join(ArrayRef<char *>(argv, argc), " ");
-  if (Error e = runTool(argv[0], command)) {
-    outs().flush();
-    errs() << "ffd-bench: error: " << toString(std::move(e)) << "\n";
-    return 1;
-  }
-  return 0;
+  return runMain(argc, argv, "ffd-bench", optionCategory,
+                 "FFD: how fast sparse decode attention is\n",
+                 [&] { return runTool(argv[0], command); });
 }

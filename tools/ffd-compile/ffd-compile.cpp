@@ -207,23 +207,23 @@ static OwningOpRef<ModuleOp> buildFromFlags(MLIRContext &context,
 /// has its own rule.
 static bool parseSelector(CompilerOptions &options, ::ffd::Selector &rule) {
   ::ffd::Status status = ::ffd::Selector::parse(
-      selector, execution, "option '--selector'", "option '--execution'", rule);
+      selector, execution, "option --selector", "option --execution", rule);
   if (!status.ok()) {
     fail(status.message());
     return false;
   }
   if (pseudoMax != "scan" && pseudoMax != "refined") {
-    fail("option '--pseudo-max' is '" + pseudoMax +
+    fail("option --pseudo-max is '" + pseudoMax +
          "', expected scan or refined");
     return false;
   }
   if (pseudoMax == "refined" && rule.rule != ::ffd::Rule::TopDelta) {
-    fail("option '--pseudo-max' is 'refined' with --selector=" + selector +
+    fail("option --pseudo-max is 'refined' with --selector=" + selector +
          ", expected --selector=top_delta");
     return false;
   }
   if (rule.needsRow() && !options.isCPU() && emitStage > Stage::Tile) {
-    fail("option '--selector' is '" + selector + "' with --arch=" + arch +
+    fail("option --selector is '" + selector + "' with --arch=" + arch +
          ", expected --arch=cpu: a rule over the whole row has no GPU kernel");
     return false;
   }
@@ -235,7 +235,7 @@ static bool parseSelector(CompilerOptions &options, ::ffd::Selector &rule) {
 static std::string findIdleOption(const CompilerOptions &options) {
   auto idle = [](const llvm::cl::Option &option, const Twine &reason) {
     return option.getNumOccurrences()
-               ? ("option '--" + option.ArgStr + "' has no effect " + reason)
+               ? ("option --" + option.ArgStr + " has no effect " + reason)
                      .str()
                : std::string();
   };
@@ -378,7 +378,7 @@ int main(int argc, char **argv) {
   SmallVector<StringRef> archs;
   StringRef(arch).split(archs, ',');
   if (archs.size() > 1 && statsFormat() == StatsFormat::None)
-    return fail("option '--arch' is '" + arch +
+    return fail("option --arch is '" + arch +
                 "', expected one target; several are for --stats");
   options.arch = archs.front().str();
   options.isa = cpuISA;
@@ -397,12 +397,12 @@ int main(int argc, char **argv) {
         {&options.slots, &slots},
         {&unused, &timeRuns}}) {
     if (flag->getNumOccurrences() && *flag <= 0)
-      return fail("option '--" + flag->ArgStr + "' is " + Twine(*flag) +
+      return fail("option --" + flag->ArgStr + " is " + Twine(*flag) +
                   ", expected a positive number");
     *target = *flag;
   }
   if (!kvType.empty() && kvType != "f16" && kvType != "bf16")
-    return fail("option '--kv-type' is '" + kvType + "', expected f16 or bf16");
+    return fail("option --kv-type is '" + kvType + "', expected f16 or bf16");
   std::string error;
   for (StringRef name : archs) {
     CompilerOptions one = options;
@@ -413,10 +413,10 @@ int main(int argc, char **argv) {
   if (error = findIdleOption(options); !error.empty())
     return fail(error);
   if (outputFile.empty())
-    return fail("option '-o' is empty, expected a file");
+    return fail("option -o is empty, expected a file");
   const bool named = intoFolder();
   if (named && (emitStage != Stage::Package || timeRuns.getNumOccurrences()))
-    return fail("option '-o' is the folder '" + outputFile +
+    return fail("option -o is the folder '" + outputFile +
                 "', expected a file: only packages (--emit=package) have names "
                 "of their own");
   ::ffd::Selector rule;

@@ -11,7 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Case.h"
-#include "Errors.h"
+#include "support/Errors.h"
 
 #include "ffd/Float16.h"
 
@@ -24,6 +24,7 @@
 #include <set>
 
 using namespace llvm;
+using namespace ffd::tools;
 using ffd::safetensors::DType;
 using ffd::safetensors::Tensor;
 

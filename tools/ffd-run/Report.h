@@ -12,8 +12,8 @@
 #ifndef FFD_TOOLS_FFDRUN_REPORT_H
 #define FFD_TOOLS_FFDRUN_REPORT_H
 
-#include "Bandwidth.h"
 #include "Runner.h"
+#include "support/Bandwidth.h"
 
 #include "llvm/Support/raw_ostream.h"
 
@@ -30,7 +30,7 @@ public:
       : input(std::move(input)), options(options), threads(threads) {}
 
   void add(const CaseResult &result);
-  void setBandwidth(const Bandwidth &measured) { bandwidth = measured; }
+  void setBandwidth(const tools::Bandwidth &measured) { bandwidth = measured; }
   /// Why exact attention has no time.
   void setExactNote(const std::string &note) { exactNote = note; }
 
@@ -68,7 +68,7 @@ private:
   std::vector<std::vector<Row>> layers; ///< per layer, per delta
   Accuracy exactAccuracy;
   int64_t smallestCase = std::numeric_limits<int64_t>::max(); ///< K, V bytes
-  std::optional<Bandwidth> bandwidth;
+  std::optional<tools::Bandwidth> bandwidth;
   std::string exactNote;
 };
 

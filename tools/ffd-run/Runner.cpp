@@ -11,8 +11,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "Runner.h"
-#include "EmulatedTarget.h"
-#include "Errors.h"
+#include "support/EmulatedTarget.h"
+#include "support/Errors.h"
 
 #include "ffd/FindKernel.h"
 #include "ffd/Float16.h"
@@ -23,6 +23,7 @@
 #include <cstring>
 
 using namespace llvm;
+using namespace ffd::tools;
 
 namespace ffd::run {
 
@@ -110,8 +111,8 @@ Status Runner::find(Program program, const ffdSpec &spec,
     request.passedOver = &passedOver;
     FFD_RETURN_IF_ERROR(findKernel(spec, request, slot));
     if (!passedOver.empty())
-      note(passedOver + "; using a kernel for '" + slot->target() +
-           "' instead");
+      note("ffd-run", passedOver + "; using a kernel for '" + slot->target() +
+                          "' instead");
   }
   kernel = slot.get();
   return Status::success();
@@ -280,7 +281,7 @@ Expected<CaseResult> Runner::run(const Case &c) {
       settings.refinedMax ? FFD_PSEUDO_MAX_REFINED : FFD_PSEUDO_MAX_SCAN;
   request.spec.query_tokens = static_cast<int32_t>(s.queryTokens);
   if (settings.lag < s.queryTokens - 1)
-    return error("option '--lag' is {0}, expected at least {1} with the {2} "
+    return error("option --lag is {0}, expected at least {1} with the {2} "
                  "query tokens of '{3}q': they must be in the tail",
                  settings.lag, s.queryTokens - 1, s.queryTokens, s.prefix);
   request.batch = s.batch;

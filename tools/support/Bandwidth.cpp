@@ -18,7 +18,7 @@
 
 using namespace llvm;
 
-namespace ffd::run {
+namespace ffd::tools {
 
 static constexpr int64_t kChunkBytes = int64_t(1) << 20;
 static constexpr int kPasses = 7;
@@ -92,4 +92,4 @@ Expected<Bandwidth> measureReadBandwidth(ThreadPool &pool) {
   return result;
 }
 
-} // namespace ffd::run
+} // namespace ffd::tools

@@ -9,8 +9,8 @@
 // a buffer that no cache holds, by the same threads.
 //
 //===----------------------------------------------------------------------===//
-#ifndef FFD_TOOLS_FFDRUN_BANDWIDTH_H
-#define FFD_TOOLS_FFDRUN_BANDWIDTH_H
+#ifndef FFD_TOOLS_SUPPORT_BANDWIDTH_H
+#define FFD_TOOLS_SUPPORT_BANDWIDTH_H
 
 #include "ffd/ThreadPool.h"
 
@@ -18,7 +18,7 @@
 
 #include <cstdint>
 
-namespace ffd::run {
+namespace ffd::tools {
 
 struct Bandwidth {
   double bytesPerSecond = 0;
@@ -28,6 +28,6 @@ struct Bandwidth {
 
 llvm::Expected<Bandwidth> measureReadBandwidth(ThreadPool &pool);
 
-} // namespace ffd::run
+} // namespace ffd::tools
 
-#endif // FFD_TOOLS_FFDRUN_BANDWIDTH_H
+#endif // FFD_TOOLS_SUPPORT_BANDWIDTH_H

@@ -1,16 +1,16 @@
-//===- Errors.h - Making the errors of ffd-run ------------------*- C++ -*-===//
+//===- Errors.h - Making the errors of tools --------------------*- C++ -*-===//
 //
 // Part of the FFD project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// Shorthands for llvm::Error in this tool. A message names the thing, the value
+// Shorthands for llvm::Error in tools. A message names the thing, the value
 // it has and what was expected.
 //
 //===----------------------------------------------------------------------===//
-#ifndef FFD_TOOLS_FFDRUN_ERRORS_H
-#define FFD_TOOLS_FFDRUN_ERRORS_H
+#ifndef FFD_TOOLS_SUPPORT_ERRORS_H
+#define FFD_TOOLS_SUPPORT_ERRORS_H
 
 #include "ffd/Status.h"
 
@@ -21,7 +21,7 @@
 
 #include <utility>
 
-namespace ffd::run {
+namespace ffd::tools {
 
 /// An error whose message is made by formatv.
 template <typename... Ts>
@@ -37,10 +37,10 @@ inline llvm::Error toError(const Status &status) {
 }
 
 /// Says what the user should know although nothing failed.
-inline void note(const llvm::Twine &text) {
-  llvm::errs() << "ffd-run: note: " << text << "\n";
+inline void note(const char *tool, const llvm::Twine &text) {
+  llvm::errs() << tool << ": note: " << text << "\n";
 }
 
-} // namespace ffd::run
+} // namespace ffd::tools
 
-#endif // FFD_TOOLS_FFDRUN_ERRORS_H
+#endif // FFD_TOOLS_SUPPORT_ERRORS_H

@@ -9,15 +9,15 @@
 // and runs on the emulator of libffd-emulate, which is loaded on demand.
 //
 //===----------------------------------------------------------------------===//
-#ifndef FFD_TOOLS_FFDRUN_EMULATEDTARGET_H
-#define FFD_TOOLS_FFDRUN_EMULATEDTARGET_H
+#ifndef FFD_TOOLS_SUPPORT_EMULATEDTARGET_H
+#define FFD_TOOLS_SUPPORT_EMULATEDTARGET_H
 
 #include "ffd/Kernel.h"
 
 #include <memory>
 #include <string>
 
-namespace ffd::run {
+namespace ffd::tools {
 
 /// Compiles `program` for `arch`, such as "sm_90a". Every decode of the kernel
 /// is one launch whose schedule is drawn from `seed`; of a decode in split
@@ -27,5 +27,5 @@ Status makeEmulatedKernel(const ffdSpec &spec, Program program,
                           std::unique_ptr<DecodeKernel> &kernel,
                           bool split = false);
 
-} // namespace ffd::run
-#endif // FFD_TOOLS_FFDRUN_EMULATEDTARGET_H
+} // namespace ffd::tools
+#endif // FFD_TOOLS_SUPPORT_EMULATEDTARGET_H

@@ -17,7 +17,7 @@
 #include <dlfcn.h>
 #include <string>
 
-namespace ffd::run {
+namespace ffd::tools {
 
 static constexpr char kLibrary[] = "libffd-emulate.so";
 
@@ -116,4 +116,4 @@ Status makeEmulatedKernel(const ffdSpec &spec, Program program,
   return Status::success();
 }
 
-} // namespace ffd::run
+} // namespace ffd::tools
