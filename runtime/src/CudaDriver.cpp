@@ -10,6 +10,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "CudaSymbols.h"
+#include "Files.h"
 
 #include <dlfcn.h>
 
@@ -27,6 +28,7 @@ CudaDriver::~CudaDriver() = default;
 Status CudaDriver::load(const std::string &path,
                         std::shared_ptr<const CudaDriver> &result) {
   const std::string name = path.empty() ? "libcuda.so.1" : path;
+  FFD_RETURN_IF_ERROR(checkLibraryFile(name, "CUDA driver library"));
   std::shared_ptr<CudaDriver> driver(new CudaDriver);
   driver->library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!driver->library)

@@ -12,12 +12,12 @@
 
 #include "ffd/FindKernel.h"
 
+#include "Files.h"
 #include "KernelCache.h"
 #include "LoadCode.h"
-
 #include "SplitKernel.h"
-#include "ffd/CudaDriver.h"
 
+#include "ffd/CudaDriver.h"
 #include "ffd/Package.h"
 
 #include <algorithm>
@@ -66,6 +66,7 @@ Status ffd::loadJit(const std::string &path,
   void *library = nullptr;
   std::string found, tried;
   for (const std::string &place : places) {
+    FFD_RETURN_IF_ERROR(checkLibraryFile(place, "compiler library"));
     library = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
     found = place;
     if (library)

@@ -7,7 +7,7 @@
 
 #include "KernelCache.h"
 
-#include "WriteFile.h"
+#include "Files.h"
 
 #include <cerrno>
 #include <cstdlib>

@@ -13,7 +13,7 @@
 
 #include "ffd/Package.h"
 
-#include "WriteFile.h"
+#include "Files.h"
 
 #include <algorithm>
 #include <cstdio>

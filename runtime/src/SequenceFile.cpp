@@ -13,6 +13,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Files.h"
 #include "PagedCache.h"
 
 #include "ffd/Package.h"
@@ -317,9 +318,9 @@ static int readFile(void *user, void *bytes, size_t size) {
   return 0;
 }
 
-static Status fileError(const char *what, const char *path, int error) {
+static Status writeError(const char *path, int error) {
   return Status(error == ENOENT ? StatusCode::NotFound : StatusCode::IoError,
-                std::string("cannot ") + what + " the sequence file '" + path +
+                std::string("cannot write sequence file '") + path +
                     "': " + std::strerror(error));
 }
 
@@ -359,12 +360,12 @@ ffdStatus ffdSequenceSaveFile(ffdCache *cache, int32_t sequence,
     int file =
         open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (file < 0)
-      return fileError("write", path, errno);
+      return writeError(path, errno);
     Status status = cache->impl->save(sequence, writeFile, &file, stream);
     if (close(file) != 0 && status.ok())
-      status = fileError("write", path, errno);
+      status = writeError(path, errno);
     if (status.ok() && rename(temporary.c_str(), path) != 0)
-      status = fileError("write", path, errno);
+      status = writeError(path, errno);
     if (!status.ok())
       unlink(temporary.c_str());
     return status;
@@ -381,9 +382,9 @@ ffdStatus ffdSequenceLoadFile(ffdCache *cache, const char *path,
                                                 : "path") +
                                         "' is null, expected a value"));
   const auto load = [&]() -> Status {
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0)
-      return fileError("read", path, errno);
+    int file = -1;
+    int64_t size = 0;
+    FFD_RETURN_IF_ERROR(openRegularFile(path, "sequence file", file, size));
     Status status = cache->impl->load(readFile, &file, stream, *sequence);
     close(file);
     if (status.code() == StatusCode::IoError)

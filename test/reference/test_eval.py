@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import random
 import subprocess
 import sys
@@ -27,9 +28,11 @@ from ffd.eval.decoding import follow, predict, prefill
 from ffd.eval.evaluate import Journal, evaluate, unpack_map
 from ffd.eval.measures import Truth, ranks, salient
 from ffd.eval.methods import Exact, parse
+from ffd.eval.methods.ffd import load_deltas
 from ffd.eval.problem import Problem, round_element
 from ffd.eval.smollm.capture import capture
 from ffd.eval.smollm.model import Model, causal_attention
+from ffd.eval.smollm.text import from_file
 from ffd.eval.trace import Trace, TraceError
 from ffd_reference import Spec, rows_of
 from tensorfile import half, plain, save
@@ -99,6 +102,9 @@ def test_rounding_is_the_reference_s() -> None:
 
 @pytest.mark.parametrize("damage, says", [
     (lambda b: b[:100], "not a safetensors file"), (lambda b: b[:-1000], "is cut short"),
+    (lambda b: b[:8] + b"[" + b" " * (b.index(b"}}") - 8) + b"]" + b[b.index(b"}}") + 2:],
+     "no JSON object"),
+    (lambda b: b.replace(b"data_offsets", b"data_offzets"), "no valid dtype, shape and data_off"),
     (lambda b: b.replace(b"layers.2.v", b"layers.2.w"), "no tensor 'layers.2.v'"),
     (lambda b: b.replace(b".q", b".p"), "has neither"),
     (lambda b: b.replace(b"[4,4,64]", b"[8,2,64]"), r"lengths' has shape \(4,\), expected \(8,\)"),
@@ -108,6 +114,15 @@ def test_damaged_traces_are_named(tmp_path: Path, damage, says: str) -> None:
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(TraceError, match=says):
         Trace(path).layer(2)
+
+
+def test_only_regular_files_are_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path, kind in ((tmp_path, "folder"), (tmp_path / "pipe", "pipe"), ("/dev/zero", "device")):
+        says = f"'{path}' is a {kind}, expected a regular file"
+        for read in (Trace, load_deltas, from_file):
+            with pytest.raises(ValueError, match=says):
+                read(str(path))
 
 
 # --- Measures ----------------------------------------------------------------------

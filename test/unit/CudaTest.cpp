@@ -208,6 +208,9 @@ TEST(CudaDriver, AMissingLibrarySaysWhatToInstall) {
   EXPECT_EQ(status.code(), StatusCode::Unsupported);
   EXPECT_NE(status.message().find("lacks the function 'cuInit'"),
             std::string::npos);
+  status = CudaDriver::load("/dev/zero", driver);
+  EXPECT_EQ(status.message(), "CUDA driver library '/dev/zero' is a device, "
+                              "expected a regular file");
 }
 
 } // namespace

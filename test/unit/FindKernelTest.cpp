@@ -267,6 +267,12 @@ TEST_F(FindKernelTest, SaysWhatWasLookedForAndWhere) {
   options.jitPath = FFD_FAKE_CUDA; // a library of something else
   status = findKernel(spec, options, kernel);
   EXPECT_NE(status.message().find("lacks ffdJitAbiVersion"), std::string::npos);
+  options.jitPath = "/dev/zero";
+  status = findKernel(spec, options, kernel);
+  EXPECT_NE(status.message().find("compiler library '/dev/zero' is a device, "
+                                  "expected a regular file"),
+            std::string::npos)
+      << status.message();
 }
 
 TEST_F(FindKernelTest, CompilerErrorsComeThrough) {

@@ -19,6 +19,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <sys/stat.h>
 #include <unistd.h>
 
 using namespace ffd;
@@ -209,7 +210,19 @@ TEST(Package, FilesAreWrittenWholeOrNotAtAll) {
   EXPECT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(package.payload, sample().payload);
   EXPECT_FALSE(sample().write(std::string(folder) + "/none/x.ffdk").ok());
-  EXPECT_FALSE(Package::read(folder, package).ok()); // a folder
+  // A pipe that no one writes to is not waited for.
+  const std::string pipe = std::string(folder) + "/pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  for (const auto &[special, kind] :
+       {std::pair<std::string, std::string>{folder, "folder"},
+        {pipe, "pipe"},
+        {"/dev/zero", "device"}}) {
+    status = Package::read(special, package);
+    EXPECT_EQ(status.code(), StatusCode::InvalidArgument);
+    EXPECT_EQ(status.message(), "kernel package '" + special + "' is a " +
+                                    kind + ", expected a regular file");
+  }
+  std::remove(pipe.c_str());
   std::remove(path.c_str());
   EXPECT_EQ(rmdir(folder), 0); // nothing temporary stayed
 }

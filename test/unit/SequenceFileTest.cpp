@@ -185,8 +185,22 @@ TEST(SequenceFile, Files) {
     struct stat there;
     ASSERT_EQ(lstat(special.c_str(), &there), 0);
     EXPECT_FALSE(S_ISREG(there.st_mode)) << special << " was replaced";
-    unlink(special.c_str());
   }
+  // No one writes to the pipe, and loading does not wait for it.
+  for (const auto &[special, kind] :
+       {std::pair<std::string, std::string>{pipe, "pipe"},
+        {folder, "folder"},
+        {"/dev/zero", "device"}}) {
+    EXPECT_EQ(ffdSequenceLoadFile(c.cache, special.c_str(), nullptr, &loaded),
+              FFD_INVALID_ARGUMENT);
+    EXPECT_EQ(std::string(ffdLastErrorMessage()),
+              "sequence file '" + special + "' is a " + kind +
+                  ", expected a regular file");
+  }
+  FFD_OK(ffdSequenceLoadFile(c.cache, link.c_str(), nullptr, &loaded));
+  FFD_OK(ffdSequenceFree(c.cache, loaded, nullptr));
+  unlink(pipe.c_str());
+  unlink(link.c_str());
   EXPECT_EQ(ffdSequenceSaveFile(c.cache, a, missing.c_str(), nullptr),
             FFD_NOT_FOUND);
   EXPECT_EQ(ffdSequenceLoadFile(c.cache, missing.c_str(), nullptr, &loaded),

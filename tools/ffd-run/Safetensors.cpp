@@ -13,6 +13,8 @@
 
 #include "Safetensors.h"
 
+#include "support/Files.h"
+
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
@@ -307,12 +309,8 @@ Expected<File> File::parse(std::unique_ptr<MemoryBuffer> buffer) {
 }
 
 Expected<File> File::open(StringRef path) {
-  // Some devices never end.
-  sys::fs::file_status status;
-  if (!sys::fs::status(path, status) &&
-      (status.type() == sys::fs::file_type::character_file ||
-       status.type() == sys::fs::file_type::block_file))
-    return error("'{0}' is a device, expected a file or a pipe", path);
+  if (Error e = tools::expectRegularFile(path))
+    return std::move(e);
   ErrorOr<std::unique_ptr<MemoryBuffer>> buffer = MemoryBuffer::getFile(
       path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
   if (!buffer)

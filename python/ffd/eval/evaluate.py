@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
+from .files import regular_file
 from .measures import Truth
 from .methods import FFD, Exact, Method
 from .parallel import parallel
@@ -27,7 +28,7 @@ class Journal:
         self.path, self.records = path, []
         if path.exists():
             good = 0
-            for line in path.read_bytes().splitlines(keepends=True):
+            for line in regular_file(path).read_bytes().splitlines(keepends=True):
                 try:
                     self.records.append(json.loads(line))
                 except ValueError:

@@ -9,12 +9,14 @@ without the prefix. Keys and queries are after the rotary embedding.
 from __future__ import annotations
 
 import json
+import math
 import struct
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from .files import regular_file
 from .problem import Problem, round_element
 
 _WIDTHS = {"F16": 2, "BF16": 2, "F32": 4, "I32": 4, "I64": 8}
@@ -44,10 +46,12 @@ class Trace:
     def __init__(self, path: str | Path):
         self.path = Path(path)
         try:
-            self._data = np.memmap(path, np.uint8, "r")
+            self._data = np.memmap(regular_file(path), np.uint8, "r")
             (length,) = struct.unpack("<Q", self._data[:8].tobytes())
             self._base = 8 + length
             self._header = json.loads(self._data[8:self._base].tobytes())
+            if not isinstance(self._header, dict):
+                raise ValueError("the header is no JSON object")
         except (OSError, ValueError, struct.error) as error:
             raise TraceError(f"{path}: not a safetensors file: {error}") from error
         self.metadata: dict[str, str] = self._header.pop("__metadata__", {})
@@ -64,11 +68,16 @@ class Trace:
         entry = self._header.get(name)
         if entry is None:
             raise TraceError(f"{self.path}: no tensor '{name}'")
-        kind, (start, stop) = entry["dtype"], entry["data_offsets"]
+        try:
+            kind, (start, stop) = entry["dtype"], map(int, entry["data_offsets"])
+            shape = [int(n) for n in entry["shape"]]
+        except (KeyError, TypeError, ValueError) as error:
+            raise TraceError(f"{self.path}: '{name}' has no valid dtype, shape and data_offsets "
+                             "in the header") from error
         if kind not in _WIDTHS:
             raise TraceError(f"{self.path}: '{name}' is {kind}, expected {', '.join(_WIDTHS)}")
-        count = int(np.prod(entry["shape"], dtype=np.int64))
-        if stop - start != count * _WIDTHS[kind] or self._base + stop > len(self._data):
+        count = math.prod(shape)
+        if start < 0 or min(shape, default=1) < 0 or stop - start != count * _WIDTHS[kind] or self._base + stop > len(self._data):
             raise TraceError(f"{self.path}: '{name}' is cut short")
         raw = self._data[self._base + start:self._base + stop].tobytes()
         if kind == "BF16":
@@ -76,7 +85,7 @@ class Trace:
         else:
             x = np.frombuffer(raw, {"F16": np.float16, "F32": np.float32, "I32": np.int32,
                                     "I64": np.int64}[kind])
-        return x.reshape(entry["shape"]), kind
+        return x.reshape(shape), kind
 
     def layer(self, index: int) -> Layer:
         prefix = self._prefixes[index]

@@ -11,11 +11,11 @@ import functools
 import json
 import math
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from ..arrays import Array, array_namespace, as_float, device
+from ..files import regular_file
 from ..problem import ELEMENT_BYTES, Outcome, Problem, attend, masked, round_element, span
 from .base import Method, check
 from .sparq import mean_values
@@ -29,7 +29,7 @@ SELECTORS = ("top_delta", "top_k", "top_p", "all")
 @functools.lru_cache(maxsize=8)
 def load_deltas(path: str) -> dict[int, list[float]]:
     """A table of ffd-eval calibrate: layer -> delta per kv head."""
-    table = json.loads(Path(path).read_text(encoding="utf-8"))["deltas"]
+    table = json.loads(regular_file(path).read_text(encoding="utf-8"))["deltas"]
     return {int(layer): [float(d) for d in row] for layer, row in table.items()}
 
 

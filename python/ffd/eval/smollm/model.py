@@ -18,6 +18,7 @@ import numpy as np
 from gguf import GGUFReader, dequantize
 
 from ..arrays import Array, array_namespace, as_float, is_numpy_array, like
+from ..files import regular_file
 from ..problem import attend, masked, round_element
 from .tokenizer import Tokenizer
 
@@ -120,7 +121,7 @@ class Model:
         if device != "numpy":
             import torch
             self._origin = torch.zeros(0, device=device)
-        self._reader = GGUFReader(str(path))
+        self._reader = GGUFReader(str(regular_file(path)))
         self._tensors = {t.name: t for t in self._reader.tensors}
         self.layers = self._field("llama.block_count")
         self.heads = self._field("llama.attention.head_count")

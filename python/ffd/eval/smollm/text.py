@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 import subprocess
-from pathlib import Path
+
+from ..files import regular_file
 
 PROVENANCE = "King James Bible (1611, public domain), Debian package bible-kjv-text"
 _VERSE = re.compile(r"(\d?[A-Za-z]+\d+):\d+ (.*)")
@@ -34,4 +35,4 @@ def king_james(first: str = "gen1:1", last: str = "rev22:21",
 
 
 def from_file(path: str) -> str:
-    return Path(path).read_text(encoding="utf-8")
+    return regular_file(path).read_text(encoding="utf-8")
