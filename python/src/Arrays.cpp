@@ -12,22 +12,25 @@
 
 #include "Arrays.h"
 
+#include "Names.h"
+
 #include <algorithm>
 #include <new>
 
 namespace ffd::python {
 
 void check(const Status &status) {
-  switch (status.code()) {
-  case StatusCode::Success:
+  if (status.ok())
     return;
+  const std::string message = withPythonNames(status.message());
+  switch (status.code()) {
   case StatusCode::InvalidArgument:
-    throw nb::value_error(status.message().c_str());
+    throw nb::value_error(message.c_str());
   case StatusCode::OutOfMemory:
-    PyErr_SetString(PyExc_MemoryError, status.message().c_str());
+    PyErr_SetString(PyExc_MemoryError, message.c_str());
     throw nb::python_error();
   default:
-    throw Error(status.message());
+    throw Error(message);
   }
 }
 

@@ -7,6 +7,8 @@
 
 #include "PagedCache.h"
 
+#include "Names.h"
+
 #include <nanobind/stl/string.h>
 
 #include <limits>
@@ -14,10 +16,12 @@
 namespace ffd::python {
 
 /// The exception of a status of ffd.h. On the thread of the call, with the GIL.
-static void checkCall(ffdStatus status, const char *message) {
-  switch (status) {
-  case FFD_SUCCESS:
+static void checkCall(ffdStatus status, const char *said) {
+  if (status == FFD_SUCCESS)
     return;
+  const std::string text = withPythonNames(said);
+  const char *message = text.c_str();
+  switch (status) {
   case FFD_INVALID_ARGUMENT:
     throw nb::value_error(message);
   case FFD_OUT_OF_MEMORY:
@@ -386,22 +390,31 @@ nb::object PagedCache::errors() const {
 
 void PagedCache::clearErrors() { run(ffdCacheClearErrors); }
 
+/// Of a call about a file.
+static void checkFile(ffdStatus status) {
+  if (status == FFD_NOT_FOUND) {
+    PyErr_SetString(PyExc_FileNotFoundError, ffdLastErrorMessage());
+    throw nb::python_error();
+  }
+  checkCall(status);
+}
+
 void PagedCache::save(int32_t sequence, const std::string &path,
                       Address stream) {
-  run([&](ffdCache *c) {
+  checkFile(raw([&](ffdCache *c) {
     return ffdSequenceSaveFile(c, sequence, path.c_str(), streamAt(stream));
-  });
+  }));
 }
 
 int32_t PagedCache::load(const std::string &path, Address stream) {
   int32_t sequence = 0;
-  run([&](ffdCache *c) {
+  checkFile(raw([&](ffdCache *c) {
     const ffdStatus status =
         ffdSequenceLoadFile(c, path.c_str(), streamAt(stream), &sequence);
     if (status == FFD_SUCCESS)
       deltas[size_t(sequence)] = kUnknown; // the file's
     return status;
-  });
+  }));
   return sequence;
 }
 

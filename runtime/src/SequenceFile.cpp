@@ -301,17 +301,26 @@ static int writeFile(void *user, const void *bytes, size_t size) {
   return 0;
 }
 
+namespace {
+struct OpenFile {
+  int number = -1;
+  bool endedEarly = false;
+};
+} // namespace
+
 static int readFile(void *user, void *bytes, size_t size) {
-  const int file = *static_cast<int *>(user);
+  OpenFile &file = *static_cast<OpenFile *>(user);
   char *at = static_cast<char *>(bytes);
   while (size > 0) {
-    const ssize_t count = ::read(file, at, size);
+    const ssize_t count = ::read(file.number, at, size);
     if (count < 0 && errno == EINTR)
       continue;
     if (count < 0)
       return errno;
-    if (count == 0)
-      return ENODATA; // the file ends early
+    if (count == 0) {
+      file.endedEarly = true;
+      return ENODATA;
+    }
     at += count;
     size -= size_t(count);
   }
@@ -382,11 +391,17 @@ ffdStatus ffdSequenceLoadFile(ffdCache *cache, const char *path,
                                                 : "path") +
                                         "' is null, expected a value"));
   const auto load = [&]() -> Status {
-    int file = -1;
+    OpenFile file;
     int64_t size = 0;
-    FFD_RETURN_IF_ERROR(openRegularFile(path, "sequence file", file, size));
+    FFD_RETURN_IF_ERROR(
+        openRegularFile(path, "sequence file", file.number, size));
     Status status = cache->impl->load(readFile, &file, stream, *sequence);
-    close(file);
+    close(file.number);
+    if (file.endedEarly)
+      return Status(StatusCode::Corrupt,
+                    std::string("sequence file '") + path + "' ends after " +
+                        std::to_string(size) +
+                        " bytes, expected a whole sequence");
     if (status.code() == StatusCode::IoError)
       return Status(status.code(), status.message() + " (file '" + path + "')");
     return status;

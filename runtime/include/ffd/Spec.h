@@ -136,10 +136,10 @@ inline Status checkSpec(const ffdSpec &spec, bool ablations = false) {
   if (spec.query_tokens < 0 || spec.query_tokens > 8)
     return bad("query_tokens", spec.query_tokens, "1 to 8");
   if (rowHeads(spec) > 16)
-    return Status::invalid("'ffdSpec' has group * query_tokens = " +
-                           std::to_string(spec.group) + " * " +
-                           std::to_string(spec.query_tokens) +
-                           ", expected at most 16");
+    return Status::invalid("'ffdSpec' field 'query_tokens' is " +
+                           std::to_string(spec.query_tokens) + " with group " +
+                           std::to_string(spec.group) +
+                           ", expected at most 16 / group");
   if (spec.centre != FFD_CENTRE_NONE && spec.centre != FFD_CENTRE_ROW)
     return bad("centre", spec.centre, "0 (none) or 1 (row)");
   if (spec.quant_block != 128)
