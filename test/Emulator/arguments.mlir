@@ -4,7 +4,7 @@
 // RUN: not ffd-emulate %s --kernel=k --arg='i32[2]=1,2,3' 2>&1 | FileCheck %s --check-prefix=MANY
 // MANY: error: 3 values for 2 elements
 // RUN: not ffd-emulate %s --kernel=k --arg='i32[2]' --seeds=0 2>&1 | FileCheck %s --check-prefix=SEEDS
-// SEEDS: error: --seeds=0, expected at least 1
+// SEEDS: error: option --seeds is 0, expected 1 to 1048576
 // RUN: ffd-emulate %s --kernel=k --arg='i32[2]=1,2'
 
 llvm.func @k(%p: !llvm.ptr<1>) attributes {nvvm.kernel} {

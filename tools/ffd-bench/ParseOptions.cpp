@@ -179,7 +179,7 @@ static Error parseKeeps(std::vector<double> fallback,
 }
 
 static Error parseTable(Options &o) {
-  if (tableOpt.empty())
+  if (!tableOpt.getNumOccurrences())
     return Error::success();
   if (Error e = expectOneOf("table", tableOpt,
                             {"selection", "scan-depth", "ablation"}))
@@ -247,13 +247,32 @@ Error ffd::bench::parseOptions(Options &o) {
     return e;
   if (Error e = expectOneOf("pages", pagesOpt, {"shuffled", "contiguous"}))
     return e;
-  if (!againstOpt.empty())
+  if (againstOpt.getNumOccurrences())
     if (Error e = expectOneOf("against", againstOpt, {"torch"}))
       return e;
   if (!againstOpt.empty() && kernel.target != "cuda")
     return error("option --against is '{0}' with --target={1}, expected "
                  "--target=cuda",
                  againstOpt.getValue(), kernel.target.getValue());
+  if (Error e = expectText(plotOpt, "a name that ends in .svg"))
+    return e;
+  if (Error e = expectText(pythonOpt, "a program"))
+    return e;
+  if (Error e = expectText(torchScriptOpt, "a file"))
+    return e;
+  if (pythonOpt.getNumOccurrences() && againstOpt.empty() && plotOpt.empty())
+    return error("option --python is given without --against or --plot, "
+                 "expected one of them");
+  if (torchScriptOpt.getNumOccurrences() && againstOpt.empty())
+    return error("option --torch-script is given without --against=torch, "
+                 "expected both");
+  for (auto [name, given] : {std::pair("plot", !plotOpt.empty()),
+                             std::pair("against", !againstOpt.empty()),
+                             std::pair("dense", bool(denseOpt))})
+    if (given && launchOpt)
+      return error("options --launch-only and --{0} are both given, expected "
+                   "one",
+                   name);
   using List = std::vector<int64_t>;
   const bool table = !tableOpt.empty(), selection = tableOpt == "selection";
   // The paper compares rules that keep 27.3 % of the blocks at 16K tokens.
@@ -319,7 +338,7 @@ Error ffd::bench::parseOptions(Options &o) {
       for (int64_t select : o.selectBlocks) {
         o.spec = o.of(headDim, group).spec;
         o.spec.select_block = int32_t(select);
-        if (Error e = tools::toError(checkSpec(o.spec)))
+        if (Error e = expectValid(o.spec))
           return e;
       }
   o.spec = o.of(o.headDims.front(), o.groups.front()).spec;

@@ -43,7 +43,8 @@ static Error writeFile(const Options &options,
   std::error_code ec;
   raw_fd_ostream os(options.json, ec);
   if (ec)
-    return error("cannot write '{0}': {1}", options.json, ec.message());
+    return error("option --json: cannot write '{0}': {1}", options.json,
+                 ec.message());
   print(os);
   return Error::success();
 }

@@ -165,9 +165,29 @@ static cl::opt<int64_t> stages("stages", cl::cat(category), cl::init(0),
 static cl::opt<int64_t> slots("slots", cl::cat(category), cl::init(0),
                               cl::desc("schedule: slots of the refine ring"));
 
+static constexpr int64_t kMostRuns = 1000; ///< of --time
+
 static int fail(const Twine &message) {
   llvm::WithColor::error(llvm::errs(), "ffd-compile") << message << "\n";
   return 1;
+}
+
+/// A diagnostic about a program without a file that a location could point
+/// into. A field of the specification is the option of that name.
+static LogicalResult printWithoutPlace(Diagnostic &diagnostic) {
+  if (diagnostic.getSeverity() != DiagnosticSeverity::Error)
+    return failure();
+  std::string message = diagnostic.str();
+  auto [field, rest] = StringRef(message).split(' ');
+  std::string name = field.str();
+  std::replace(name.begin(), name.end(), '_', '-');
+  auto &options = cl::getRegisteredOptions();
+  if (auto it = options.find(name);
+      it != options.end() &&
+      llvm::is_contained(it->second->Categories, &category))
+    message = ("option --" + name + " " + rest).str();
+  fail(message);
+  return success();
 }
 
 /// The program that the flags describe.
@@ -179,11 +199,6 @@ static OwningOpRef<ModuleOp> buildFromFlags(MLIRContext &context,
     element = Float16Type::get(&context);
   else
     element = BFloat16Type::get(&context);
-  // There is no file that a location could point into.
-  ScopedDiagnosticHandler plain(&context, [](Diagnostic &diagnostic) {
-    fail(diagnostic.str());
-    return success();
-  });
   int64_t d = options.headDim ? options.headDim : 128;
   auto emit = [&] { return emitError(UnknownLoc::get(&context)); };
   auto spec = SpecAttr::getChecked(
@@ -401,7 +416,17 @@ int main(int argc, char **argv) {
                   ", expected a positive number");
     *target = *flag;
   }
-  if (!kvType.empty() && kvType != "f16" && kvType != "bf16")
+  if (timeRuns > kMostRuns)
+    return fail("option --time is " + Twine(timeRuns) + ", expected 1 to " +
+                Twine(kMostRuns));
+  for (const cl::opt<std::string> *option : {&cpuISA, &execution, &inputFile})
+    if (option->getNumOccurrences() && option->empty())
+      return fail(
+          (option->ArgStr.empty() ? Twine("the input")
+                                  : "option --" + option->ArgStr) +
+          " is '', expected " +
+          (option->ArgStr.empty() ? StringRef("a file") : option->ValueStr));
+  if (kvType.getNumOccurrences() && kvType != "f16" && kvType != "bf16")
     return fail("option --kv-type is '" + kvType + "', expected f16 or bf16");
   std::string error;
   for (StringRef name : archs) {
@@ -413,7 +438,7 @@ int main(int argc, char **argv) {
   if (error = findIdleOption(options); !error.empty())
     return fail(error);
   if (outputFile.empty())
-    return fail("option -o is empty, expected a file");
+    return fail("option -o is '', expected a file");
   const bool named = intoFolder();
   if (named && (emitStage != Stage::Package || timeRuns.getNumOccurrences()))
     return fail("option -o is the folder '" + outputFile +
@@ -432,7 +457,9 @@ int main(int argc, char **argv) {
   context.printOpOnDiagnostic(false);
 
   OwningOpRef<ModuleOp> module;
+  std::optional<ScopedDiagnosticHandler> plain;
   if (inputFile.empty()) {
+    plain.emplace(&context, printWithoutPlace);
     module = buildFromFlags(context, options, rule);
   } else {
     std::unique_ptr<llvm::MemoryBuffer> file = openInputFile(inputFile, &error);

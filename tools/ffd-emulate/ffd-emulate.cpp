@@ -11,6 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "support/Files.h"
+
 #include "ffd/Emulator/Emulator.h"
 
 #include "mlir/Dialect/DLTI/DLTI.h"
@@ -88,10 +90,16 @@ struct TypedBuffer {
 };
 } // namespace
 
+static int fail(const llvm::Twine &message) {
+  llvm::errs() << "ffd-emulate: error: " << message << '\n';
+  return 1;
+}
+
 static size_t widthOf(llvm::StringRef type) {
   unsigned bits = 0;
-  type.drop_front().getAsInteger(10, bits);
-  return bits / 8;
+  if (type.empty() || type.drop_front().getAsInteger(10, bits))
+    return 0;
+  return bits == 8 || bits == 16 || bits == 32 || bits == 64 ? bits / 8 : 0;
 }
 
 static bool encode(llvm::StringRef text, llvm::StringRef type, void *to) {
@@ -168,23 +176,29 @@ static bool parseArgument(llvm::StringRef text, std::vector<Argument> &args,
       count.getAsInteger(0, buffer.count))
     return false;
   if (buffer.count > kMaxArgumentBytes / buffer.width) {
-    llvm::errs() << "error: a buffer of " << buffer.count << " elements of "
-                 << buffer.width << " bytes, expected at most "
-                 << kMaxArgumentBytes << " bytes\n";
+    llvm::errs() << "ffd-emulate: error: a buffer of " << buffer.count
+                 << " elements of " << buffer.width
+                 << " bytes, expected at most " << kMaxArgumentBytes
+                 << " bytes\n";
     return false;
   }
   buffer.memory = std::make_unique<DeviceMemory>(buffer.count * buffer.width);
   if (tail.consume_front("=@")) {
+    if (llvm::Error e = ffd::tools::expectRegularFile(tail)) {
+      fail(llvm::toString(std::move(e)));
+      return false;
+    }
     auto file = llvm::MemoryBuffer::getFile(tail, /*IsText=*/false,
                                             /*RequiresNullTerminator=*/false);
     if (!file) {
-      llvm::errs() << "error: cannot read '" << tail
+      llvm::errs() << "ffd-emulate: error: cannot read '" << tail
                    << "': " << file.getError().message() << '\n';
       return false;
     }
     if ((*file)->getBufferSize() != buffer.memory->size()) {
-      llvm::errs() << "error: '" << tail << "' has " << (*file)->getBufferSize()
-                   << " bytes, expected " << buffer.memory->size() << '\n';
+      llvm::errs() << "ffd-emulate: error: '" << tail << "' has "
+                   << (*file)->getBufferSize() << " bytes, expected "
+                   << buffer.memory->size() << '\n';
       return false;
     }
     std::memcpy(buffer.memory->data(), (*file)->getBufferStart(),
@@ -193,7 +207,7 @@ static bool parseArgument(llvm::StringRef text, std::vector<Argument> &args,
     llvm::SmallVector<llvm::StringRef> values;
     tail.split(values, ',');
     if (values.size() > buffer.count) {
-      llvm::errs() << "error: " << values.size() << " values for "
+      llvm::errs() << "ffd-emulate: error: " << values.size() << " values for "
                    << buffer.count << " elements\n";
       return false;
     }
@@ -219,7 +233,7 @@ static bool parseSizes(llvm::StringRef text, std::array<uint32_t, 3> &sizes) {
   if (parts.size() > 3)
     return false;
   for (auto [i, part] : llvm::enumerate(parts))
-    if (part.getAsInteger(0, sizes[i]))
+    if (part.getAsInteger(0, sizes[i]) || sizes[i] == 0)
       return false;
   return true;
 }
@@ -228,6 +242,19 @@ int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
   cl::HideUnrelatedOptions(category);
   cl::ParseCommandLineOptions(argc, argv, "Runs an NVVM kernel on the host\n");
+  struct Range {
+    const cl::opt<unsigned> *option;
+    unsigned least, most;
+  };
+  for (const Range &range :
+       {Range{&level, 0, 3}, Range{&resident, 1, 1 << 16},
+        Range{&seeds, 1, 1 << 20}, Range{&shared, 0, 1 << 20}})
+    if (*range.option < range.least || *range.option > range.most)
+      return fail("option -" +
+                  llvm::Twine(range.option->ArgStr.size() > 1 ? "-" : "") +
+                  range.option->ArgStr + " is " + llvm::Twine(*range.option) +
+                  ", expected " + llvm::Twine(range.least) + " to " +
+                  llvm::Twine(range.most));
   mlir::DialectRegistry registry;
   registry.insert<mlir::LLVM::LLVMDialect, mlir::NVVM::NVVMDialect,
                   mlir::gpu::GPUDialect, mlir::DLTIDialect>();
@@ -235,16 +262,13 @@ int main(int argc, char **argv) {
   auto module = mlir::parseSourceFile<mlir::ModuleOp>(input, &context);
   if (!module)
     return 1;
-  if (seeds == 0) {
-    llvm::errs() << "error: --seeds=0, expected at least 1\n";
-    return 1;
-  }
   LaunchConfig config;
   config.dynamicSharedBytes = shared;
-  if (!parseSizes(grid, config.grid) || !parseSizes(block, config.block)) {
-    llvm::errs() << "error: cannot parse --grid or --block\n";
-    return 1;
-  }
+  for (auto [option, sizes] :
+       {std::pair(&grid, &config.grid), std::pair(&block, &config.block)})
+    if (!parseSizes(*option, *sizes))
+      return fail("option --" + option->ArgStr + " is '" + *option +
+                  "', expected x[,y[,z]], numbers of at least 1");
   Options options;
   options.residentBlocks = resident;
   options.stepBudget = budget;
@@ -263,8 +287,8 @@ int main(int argc, char **argv) {
     std::vector<Buffer> buffers;
     for (const std::string &text : argTexts)
       if (!parseArgument(text, args, typed, buffers)) {
-        llvm::errs() << "error: cannot parse --arg='" << text << "'\n";
-        return 1;
+        return fail("option --arg is '" + text +
+                    "', expected VALUE:TYPE or [>][~]TYPE[COUNT][=...]");
       }
     options.seed = seed + run;
     report = kernel->launch(config, args, buffers, options);

@@ -158,6 +158,8 @@ static bool isSameFile(StringRef a, StringRef b) {
 
 /// Nothing that is written may overwrite the input or another output.
 static Error checkOutputs() {
+  if (Error e = expectText(outputOpt, "a file"))
+    return e;
   if (outputOpt == "-")
     return error("option --output is '-', expected a file");
   if (kernel.json == "-" && reportOpt)
@@ -194,6 +196,8 @@ static Error checkEmulation() {
 
 /// The rule, and how much of K the cache has.
 static Error parseSelector(RunOptions &options) {
+  if (Error e = expectText(executionOpt, "fused or split"))
+    return e;
   if (Error e = toError(
           Selector::parse(selectorOpt, executionOpt, "option --selector",
                           "option --execution", options.selector)))

@@ -187,7 +187,7 @@ static Error runTool() {
     return e;
   Expected<CaseFile> file = CaseFile::open(tool.input, tool.element);
   if (!file)
-    return file.takeError();
+    return error("option --input: {0}", toString(file.takeError()));
   noteIgnored(*file);
   // Before the work, not after it.
   if (!tool.output.empty())

@@ -379,10 +379,11 @@ int soak::measure(const Flags &flags) {
       if (name == entry.name)
         asked.push_back(entry.run);
     if (asked.size() == before) {
-      std::printf("ffd-soak: --measure has '%s', expected 'all' or some of "
-                  "%s\n",
-                  name.c_str(), all.c_str());
-      return 2;
+      std::fprintf(stderr,
+                   "ffd-soak: error: option --measure has the value '%s', "
+                   "expected all or some of %s\n",
+                   name.c_str(), all.c_str());
+      return 1;
     }
   }
   Bench bench(flags);

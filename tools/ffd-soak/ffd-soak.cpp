@@ -24,11 +24,13 @@
 #include "ffd/ffd.h"
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <random>
 #include <string>
 #include <vector>
@@ -532,55 +534,74 @@ private:
 
 } // namespace
 
+/// A flag with a number or a text.
+struct Flag {
+  const char *name;
+  int *number;
+  std::string *text;
+  int least, most; ///< of the number
+};
+
+/// Ends the program.
+[[noreturn]] static void refuse(const std::string &message) {
+  std::fprintf(stderr, "ffd-soak: error: %s\n", message.c_str());
+  std::exit(1);
+}
+
+/// Takes "--name=value", if it is this flag.
+static bool take(const Flag &flag, const std::string &argument) {
+  const std::string start = std::string("--") + flag.name + "=";
+  if (argument.compare(0, start.size(), start) != 0)
+    return false;
+  const std::string value = argument.substr(start.size());
+  if (flag.text) {
+    if (value.empty())
+      refuse(std::string("option --") + flag.name + " is '', expected a value");
+    *flag.text = value;
+    return true;
+  }
+  const char *const end = value.data() + value.size();
+  const std::from_chars_result parsed =
+      std::from_chars(value.data(), end, *flag.number);
+  if (parsed.ec != std::errc() || parsed.ptr != end ||
+      *flag.number < flag.least || *flag.number > flag.most)
+    refuse(std::string("option --") + flag.name + " is '" + value +
+           "', expected " + std::to_string(flag.least) + " to " +
+           std::to_string(flag.most));
+  return true;
+}
+
 int main(int count, char **arguments) {
   Flags flags;
-  const struct {
-    const char *name;
-    int *number;
-    std::string *text;
-  } known[] = {{"steps", &flags.steps, nullptr},
-               {"slots", &flags.slots, nullptr},
-               {"layers", &flags.layers, nullptr},
-               {"heads", &flags.heads, nullptr},
-               {"lag", &flags.lag, nullptr},
-               {"check-every", &flags.check, nullptr},
-               {"host-pages", &flags.hostPages, nullptr},
-               {"batch-invariant", &flags.invariant, nullptr},
-               {"cpu", &flags.cpu, nullptr},
-               {"centre", &flags.centre, nullptr},
-               {"measure", nullptr, &flags.measure},
-               {"kernel-dir", nullptr, &flags.kernels},
-               {"compiler", nullptr, &flags.compiler},
-               {"kernel-cache", nullptr, &flags.cache}};
+  const Flag known[] = {{"steps", &flags.steps, nullptr, 1, 1 << 24},
+                        {"slots", &flags.slots, nullptr, 3, 1 << 16},
+                        {"layers", &flags.layers, nullptr, 1, 1 << 10},
+                        {"heads", &flags.heads, nullptr, 1, 1 << 10},
+                        {"lag", &flags.lag, nullptr, 0, 1 << 20},
+                        {"check-every", &flags.check, nullptr, 1, 1 << 24},
+                        {"host-pages", &flags.hostPages, nullptr, 0, 1},
+                        {"batch-invariant", &flags.invariant, nullptr, 0, 1},
+                        {"cpu", &flags.cpu, nullptr, 0, 1},
+                        {"centre", &flags.centre, nullptr, 0, 1},
+                        {"measure", nullptr, &flags.measure, 0, 0},
+                        {"kernel-dir", nullptr, &flags.kernels, 0, 0},
+                        {"compiler", nullptr, &flags.compiler, 0, 0},
+                        {"kernel-cache", nullptr, &flags.cache, 0, 0}};
   for (int i = 1; i < count; ++i) {
     const std::string argument = arguments[i];
-    bool taken = false;
-    for (const auto &flag : known) {
-      const std::string start = std::string("--") + flag.name + "=";
-      if (argument.compare(0, start.size(), start) != 0)
-        continue;
-      taken = true;
-      const std::string value = argument.substr(start.size());
-      if (flag.number)
-        *flag.number = std::atoi(value.c_str());
-      else
-        *flag.text = value;
-    }
-    if (!taken) {
+    if (argument == "--help") {
       std::printf("usage: ffd-soak [--steps=10000] [--slots=8] [--layers=2] "
                   "[--heads=2] [--lag=0] [--check-every=250] "
                   "[--host-pages=0|1] [--batch-invariant=0|1] [--cpu=1|0] "
                   "[--centre=0|1] [--measure=all|uniform,ragged,append,host] "
                   "[--kernel-dir=DIR] "
                   "[--compiler=libffd-jit.so] [--kernel-cache=DIR]\n");
-      return argument == "--help" ? 0 : 2;
+      return 0;
     }
-  }
-  if (flags.steps < 1 || flags.slots < 3 || flags.layers < 1 ||
-      flags.heads < 1 || flags.lag < 0 || flags.check < 1) {
-    std::printf("ffd-soak: steps, layers, heads and check-every are at least "
-                "1, slots at least 3, lag at least 0\n");
-    return 2;
+    if (std::none_of(std::begin(known), std::end(known),
+                     [&](const Flag &flag) { return take(flag, argument); }))
+      refuse("argument '" + argument +
+             "' is unknown, expected those of --help");
   }
   return flags.measure.empty() ? Soak(flags).run() : measure(flags);
 }

@@ -9,12 +9,13 @@
 
 #include "Errors.h"
 
-#include "ffd/abi.h"
+#include "ffd/Spec.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 
+#include <algorithm>
 #include <cmath>
 
 using namespace llvm;
@@ -48,6 +49,25 @@ Error expectRange(StringRef option, int64_t value, int64_t least,
     return Error::success();
   return error("option --{0} is {1}, expected {2} to {3}", option, value, least,
                most);
+}
+
+Error expectText(const cl::opt<std::string> &option, StringRef expected) {
+  if (!option.getNumOccurrences() || !option.empty())
+    return Error::success();
+  return error("option --{0} is '', expected {1}", option.ArgStr, expected);
+}
+
+Error expectValid(const ffdSpec &spec) {
+  const Status status = checkSpec(spec);
+  if (status.ok())
+    return Error::success();
+  StringRef message = status.message();
+  if (!message.consume_front("'ffdSpec' field '"))
+    return toError(status);
+  auto [field, rest] = message.split('\'');
+  std::string option = field.str();
+  std::replace(option.begin(), option.end(), '_', '-');
+  return error("option --{0}{1}", option, rest);
 }
 
 Error parseList(StringRef option, ArrayRef<std::string> texts, int64_t most,
@@ -118,6 +138,8 @@ Error KernelOptions::check() const {
   if (Error e = expectOneOf("centre", centreName, {"none", "row"}))
     return e;
   if (Error e = expectOneOf("pseudo-max", pseudoMax, {"scan", "refined"}))
+    return e;
+  if (Error e = expectText(json, "a file, or '-' for the standard output"))
     return e;
   if (Error e = expectRange("threads", threads, 0, 4096))
     return e;

@@ -12,6 +12,8 @@
 #ifndef FFD_TOOLS_SUPPORT_OPTIONS_H
 #define FFD_TOOLS_SUPPORT_OPTIONS_H
 
+#include "ffd/abi.h"
+
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/CommandLine.h"
@@ -33,6 +35,12 @@ llvm::Error expectOneOf(llvm::StringRef option, int64_t value,
                         llvm::ArrayRef<int64_t> choices);
 llvm::Error expectRange(llvm::StringRef option, int64_t value, int64_t least,
                         int64_t most);
+/// A text that is given is not empty.
+llvm::Error expectText(const llvm::cl::opt<std::string> &option,
+                       llvm::StringRef expected);
+/// That a specification made from options is valid; what is wrong is the option
+/// that is named like the field.
+llvm::Error expectValid(const ffdSpec &spec);
 /// Numbers of a list, each from 1 to `most`.
 llvm::Error parseList(llvm::StringRef option, llvm::ArrayRef<std::string> texts,
                       int64_t most, std::vector<int64_t> &values);
