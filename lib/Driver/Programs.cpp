@@ -13,12 +13,35 @@
 #include "ffd/Driver/Programs.h"
 
 #include "PlanProgram.h"
+
+#include "ffd/Spec.h"
+
 #include "mlir/AsmParser/AsmParser.h"
 #include "mlir/Parser/Parser.h"
 #include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
 using namespace mlir::ffd;
+
+SpecAttr
+mlir::ffd::getSpecAttr(MLIRContext *context, const ffdSpec &spec,
+                       llvm::function_ref<InFlightDiagnostic()> emitError) {
+  Type element = spec.element == FFD_BF16 ? Type(BFloat16Type::get(context))
+                                          : Type(Float16Type::get(context));
+  auto make = [&](auto &&create) {
+    return create(context, int64_t(spec.head_dim), int64_t(spec.value_dim),
+                  int64_t(spec.group), element, int64_t(spec.scan_bits),
+                  int64_t(spec.quant_block), int64_t(spec.select_block),
+                  int64_t(spec.no_residuals ? 0 : 8),
+                  int64_t(::ffd::queryTokens(spec)),
+                  spec.centre == FFD_CENTRE_ROW ? Centre::row : Centre::none);
+  };
+  if (!emitError)
+    return make([](auto... fields) { return SpecAttr::get(fields...); });
+  return make([&](auto... fields) {
+    return SpecAttr::getChecked(emitError, fields...);
+  });
+}
 
 static const char decodeText[] = R"mlir(
 !query = tensor<?x?x$Dx$E>

@@ -79,15 +79,7 @@ bool EmulatedKernel::lower(const Options &options, std::string &error) {
           error += (error.empty() ? "" : "; ") + diagnostic.str();
         return mlir::success();
       });
-  mlir::Type element = spec.element == FFD_F16
-                           ? mlir::Type(mlir::Float16Type::get(&context))
-                           : mlir::Type(mlir::BFloat16Type::get(&context));
-  auto attribute = mlir::ffd::SpecAttr::get(
-      &context, spec.head_dim, spec.value_dim, spec.group, element,
-      spec.scan_bits, spec.quant_block, spec.select_block,
-      /*residualBits=*/8, queryTokens(spec),
-      spec.centre == FFD_CENTRE_ROW ? mlir::ffd::Centre::row
-                                    : mlir::ffd::Centre::none);
+  auto attribute = mlir::ffd::getSpecAttr(&context, spec);
   const llvm::StringRef number = llvm::StringRef(options.arch).substr(3, 2);
   cores = number == "80" || number == "86" || number == "89"
               ? emulator::TensorCores::Ampere

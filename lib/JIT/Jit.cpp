@@ -118,16 +118,8 @@ int ffdJitCompile(const ffdSpec *spec, const char *target, const char *program,
                             std::to_string(spec->pseudo_max) +
                             ", expected FFD_PSEUDO_MAX_SCAN or "
                             "FFD_PSEUDO_MAX_REFINED");
-  Type element = spec->element == FFD_BF16 ? Type(BFloat16Type::get(&context))
-                                           : Type(Float16Type::get(&context));
   auto emit = [&] { return emitError(UnknownLoc::get(&context)); };
-  auto attr = SpecAttr::getChecked(
-      llvm::function_ref<InFlightDiagnostic()>(emit), &context,
-      int64_t(spec->head_dim), int64_t(spec->value_dim), int64_t(spec->group),
-      element, int64_t(spec->scan_bits), int64_t(spec->quant_block),
-      int64_t(spec->select_block), int64_t(spec->no_residuals ? 0 : 8),
-      int64_t(::ffd::queryTokens(*spec)),
-      spec->centre == FFD_CENTRE_ROW ? Centre::row : Centre::none);
+  SpecAttr attr = getSpecAttr(&context, *spec, emit);
   if (!attr || !attr.isComplete())
     return fail(result, messages.empty() ? "spec has a size of 0" : messages);
 

@@ -42,15 +42,7 @@ public:
     mlir::ffd::registerCompilerDialects(registry);
     context.appendDialectRegistry(registry);
     context.loadAllAvailableDialects();
-    mlir::Type element = spec.element == FFD_F16
-                             ? mlir::Type(mlir::Float16Type::get(&context))
-                             : mlir::Type(mlir::BFloat16Type::get(&context));
-    auto attribute = mlir::ffd::SpecAttr::get(
-        &context, spec.head_dim, spec.value_dim, spec.group, element,
-        spec.scan_bits, spec.quant_block, spec.select_block,
-        /*residualBits=*/8, queryTokens(spec),
-        spec.centre == FFD_CENTRE_ROW ? mlir::ffd::Centre::row
-                                      : mlir::ffd::Centre::none);
+    auto attribute = mlir::ffd::getSpecAttr(&context, spec);
     bool decode = program == Program::Decode;
     if (selector.empty())
       selector = Selector().attribute(spec.pseudo_max);

@@ -29,12 +29,7 @@ using namespace ffd;
 static std::unique_ptr<mlir::ffd::CPUKernel>
 compileStep(mlir::MLIRContext &context, const ffdSpec &spec,
             llvm::StringRef entry, llvm::StringRef selector) {
-  mlir::Type element = spec.element == FFD_F16
-                           ? mlir::Type(mlir::Float16Type::get(&context))
-                           : mlir::Type(mlir::BFloat16Type::get(&context));
-  auto attribute = mlir::ffd::SpecAttr::get(
-      &context, spec.head_dim, spec.value_dim, spec.group, element,
-      spec.scan_bits, spec.quant_block, spec.select_block);
+  auto attribute = mlir::ffd::getSpecAttr(&context, spec);
   auto module = mlir::ffd::buildProgram(&context, mlir::ffd::Program::Decode,
                                         attribute, selector);
   mlir::ffd::CompilerOptions options;

@@ -42,15 +42,7 @@ public:
     mlir::ffd::registerCompilerDialects(registry);
     context.appendDialectRegistry(registry);
     context.loadAllAvailableDialects();
-    mlir::Type element = spec.element == FFD_F16
-                             ? mlir::Type(mlir::Float16Type::get(&context))
-                             : mlir::Type(mlir::BFloat16Type::get(&context));
-    auto attribute = mlir::ffd::SpecAttr::get(
-        &context, spec.head_dim, spec.value_dim, spec.group, element,
-        spec.scan_bits, spec.quant_block, spec.select_block,
-        /*residualBits=*/8, /*queryTokens=*/1,
-        spec.centre == FFD_CENTRE_ROW ? mlir::ffd::Centre::row
-                                      : mlir::ffd::Centre::none);
+    auto attribute = mlir::ffd::getSpecAttr(&context, spec);
     mlir::ScopedDiagnosticHandler handler(&context,
                                           [&](mlir::Diagnostic &diagnostic) {
                                             error += diagnostic.str() + "\n";

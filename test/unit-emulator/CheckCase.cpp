@@ -129,15 +129,9 @@ static testing::AssertionResult keptOnCpu(const RandomCase &c,
   mlir::ffd::registerCompilerDialects(registry);
   context.appendDialectRegistry(registry);
   context.loadAllAvailableDialects();
-  mlir::Type element = spec.element == FFD_F16
-                           ? mlir::Type(mlir::Float16Type::get(&context))
-                           : mlir::Type(mlir::BFloat16Type::get(&context));
-  auto module = mlir::ffd::buildProgram(
-      &context, mlir::ffd::Program::Decode,
-      mlir::ffd::SpecAttr::get(&context, spec.head_dim, spec.value_dim,
-                               spec.group, element, spec.scan_bits,
-                               spec.quant_block, spec.select_block),
-      Selector().attribute(spec.pseudo_max));
+  auto module = mlir::ffd::buildProgram(&context, mlir::ffd::Program::Decode,
+                                        mlir::ffd::getSpecAttr(&context, spec),
+                                        Selector().attribute(spec.pseudo_max));
   mlir::ffd::CompilerOptions options;
   options.isa = "avx2";
   std::string error;

@@ -37,10 +37,7 @@ protected:
     mlir::ffd::registerCompilerDialects(registry);
     context.appendDialectRegistry(registry);
     context.loadAllAvailableDialects();
-    auto attribute = mlir::ffd::SpecAttr::get(
-        &context, spec.head_dim, spec.value_dim, spec.group,
-        mlir::Float16Type::get(&context), spec.scan_bits, spec.quant_block,
-        spec.select_block);
+    auto attribute = mlir::ffd::getSpecAttr(&context, spec);
     module =
         mlir::ffd::buildProgram(&context, mlir::ffd::Program::Plan, attribute);
     ASSERT_TRUE(module);
