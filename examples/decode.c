@@ -47,6 +47,7 @@ int main(int argc, char **argv) {
   options.spec.scan_bits = 2;
   options.spec.quant_block = 128;
   options.spec.select_block = 16;
+  options.spec.pseudo_max = FFD_PSEUDO_MAX_REFINED; /* 0 is the scan's */
   options.layers = LAYERS;
   options.kv_heads = HEADS;
   options.sequences = 4;

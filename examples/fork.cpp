@@ -20,6 +20,7 @@ int main(int argc, char **argv) try {
   ffdCacheOptions options;
   ffdCacheOptionsInit(&options);
   options.spec = {128, 128, 4, FFD_F16, 2, 128, 16, 0};
+  options.spec.pseudo_max = FFD_PSEUDO_MAX_REFINED;
   options.kv_heads = 2;
   options.sequences = 4;
   options.max_tokens = 4096;

@@ -10,7 +10,7 @@ import numpy as np
 
 from . import _arguments as check
 from . import _ffd
-from ._runtime import Runtime, has_residuals, native
+from ._runtime import Runtime, has_residuals, native, takes_refined
 
 SCAN_BITS = (2, 4, 8, 16)
 SELECT_BLOCKS = (16, 32, 64, 128)
@@ -57,7 +57,7 @@ class Scan:
     tokens of a row whose query or scales are not finite."""
     pseudo_max: np.ndarray
     """float32 [batch, heads]: the largest score of the first committed block,
-    the last one (both refined, if asked for) and the tail; -inf without tokens.
+    the last one (both refined, unless asked otherwise) and the tail; -inf without tokens.
     Kernels compare in scan units, rounded down."""
 
 
@@ -192,7 +192,7 @@ class Cache:
 
     def decode(self, q: Any, *, delta: Any = 5.0, sm_scale: float | None = None,
                select_block: int = 16, splits: int = 0, selector: str = "top_delta",
-               execution: str | None = None, refined_max: bool = False,
+               execution: str | None = None, refined_max: bool | None = None,
                pseudo_max: bool = False, scores: bool = False,
                runtime: Runtime | None = None) -> Result:
         """Attends to the kept blocks and the tail: the newest token of each
@@ -215,7 +215,8 @@ class Cache:
             (on the CPU); None: fused where the rule can be.
         refined_max: "top_delta" takes the pseudo-max from scores of thumbnails and
             residuals, and always keeps both ends (select_c5 and select_c6 of
-            docs/numerics.md): nearer to exact attention, more blocks kept.
+            docs/numerics.md): much nearer to exact attention, more blocks kept.
+            None: True for "top_delta" where the cache has residuals, else False.
         pseudo_max, scores: also compute these (on the CPU, from the integer scan
             that docs/numerics.md defines; it costs a pass over the cache).
 
@@ -225,31 +226,32 @@ class Cache:
         runtime_ = native(runtime)
         block = check.choice("select_block", select_block, SELECT_BLOCKS)
         scale = check.sm_scale(sm_scale, self.head_dim)
+        refined = takes_refined(refined_max, selector, self._native.residuals)
         out, lse, kept = self._native.decode(
             runtime_, q, check.deltas(delta, self.batch), scale, block,
             check.integer("splits", splits, 0, 1024), check.text("selector", selector),
-            check.text("execution", execution or ""), bool(refined_max))
+            check.text("execution", execution or ""), refined)
         best = approximate = None
         if pseudo_max or scores:
             _, _, approximate, best = self._native.scan(runtime_, q, scale, False, bool(scores),
-                                                         bool(refined_max))
+                                                         refined)
         return Result(out, lse, kept.view(np.bool_), best if pseudo_max else None, approximate)
 
-    def scan(self, q: Any, *, sm_scale: float | None = None, refined_max: bool = False,
+    def scan(self, q: Any, *, sm_scale: float | None = None, refined_max: bool | None = None,
              runtime: Runtime | None = None) -> Scan:
         """The approximate scores and the pseudo-max of a query, computed on the
-        CPU; arguments as of `decode`."""
+        CPU; arguments as of `decode` with "top_delta"."""
         units, unit, scores, best = self._native.scan(
             native(runtime), q, check.sm_scale(sm_scale, self.head_dim), True, True,
-            bool(refined_max))
+            takes_refined(refined_max, "top_delta", self._native.residuals))
         assert units is not None and scores is not None
         return Scan(units, unit, scores, best)
 
     def read_bytes(self, kept: np.ndarray | None = None) -> ReadBytes:
         """What a decode reads that keeps `kept`, bool [batch, kv_heads, blocks]
         as `Result.kept`; None: everything. Tokens that sequences share count
-        once for each. With refined_max, residuals of up to 256 tokens that are not
-        kept come on top."""
+        once for each. With refined_max (the default of `decode`), residuals of up to
+        256 tokens that are not kept come on top."""
         if kept is None:
             return ReadBytes(**self._native.bytes(None))
         mask = check.host_array("kept", kept)
@@ -274,9 +276,9 @@ class Cache:
 def decode(q: Any, k: Any, v: Any, *, lengths: Any = None, delta: Any = 5.0,
            sm_scale: float | None = None, scan_bits: int = 2, residual_bits: int | None = None,
            select_block: int = 16, lag: int = 0, centre: str = "none", splits: int = 0,
-           selector: str = "top_delta", execution: str | None = None, refined_max: bool = False,
-           pseudo_max: bool = False,
-           scores: bool = False, runtime: Runtime | None = None) -> Result:
+           selector: str = "top_delta", execution: str | None = None,
+           refined_max: bool | None = None, pseudo_max: bool = False, scores: bool = False,
+           runtime: Runtime | None = None) -> Result:
     """Builds a `Cache` of k and v and decodes q over it once; arguments as of
     `Cache` and `Cache.decode`. To decode more than once, keep the cache."""
     cache = Cache(k, v, lengths=lengths, scan_bits=scan_bits, residual_bits=residual_bits, lag=lag,

@@ -54,8 +54,8 @@ class PagedCache:
     delta: the threshold of new sequences, in natural-log units.
     sm_scale: softmax scale; None: 1 / sqrt(head_dim).
     select_block, scan_bits, centre, lag: as of `ffd.Cache` and its `decode`.
-    pseudo_max: "scan", or "refined", which is nearer to exact attention at the
-        same delta and keeps more blocks.
+    pseudo_max: "refined", or "scan", which keeps fewer blocks at the same delta and
+        is further from exact attention (docs/quality.md).
     query_tokens: newest tokens of a sequence that ask at once, 1 to 8; lag is
         query_tokens - 1 at least.
     target: "cpu", "cuda" (the same as "cuda:0") or "cuda:1" ...
@@ -85,8 +85,8 @@ class PagedCache:
                  max_sequences: int, max_tokens: int, value_dim: int | None = None,
                  dtype: Any = "float16", pages: int | None = None, memory: int | None = None,
                  delta: float = 5.0, sm_scale: float | None = None, select_block: int = 16,
-                 scan_bits: int = 2, centre: str = "none", pseudo_max: str = "scan", lag: int = 0,
-                 query_tokens: int = 1, target: str = "cpu", threads: int = 0,
+                 scan_bits: int = 2, centre: str = "none", pseudo_max: str = "refined",
+                 lag: int = 0, query_tokens: int = 1, target: str = "cpu", threads: int = 0,
                  kernel_dir: str | os.PathLike[str] | None = None, jit: bool = True,
                  jit_path: str | os.PathLike[str] | None = None, host_pages: bool = False,
                  batch_invariant: bool = False, piece_tokens: int = 0) -> None:
@@ -109,8 +109,8 @@ class PagedCache:
         if pages is None:
             pages = self.max_sequences * -(-self.max_tokens // PAGE)
         if check.text("pseudo_max", pseudo_max) not in ("scan", "refined"):
-            raise ValueError(f"argument 'pseudo_max' is '{pseudo_max}', expected 'scan' or "
-                             "'refined'")
+            raise ValueError(f"argument 'pseudo_max' is '{pseudo_max}', expected 'refined' or "
+                             "'scan'")
         self.device, self._number = batches.device_of(target)
         self._framework: str | None = None
         options = dict(

@@ -71,7 +71,7 @@ class Runtime:
     def prepare(self, *, head_dim: int, group: int, value_dim: int | None = None,
                 dtype: str = "float16", scan_bits: int = 2, select_block: int = 16,
                 residual_bits: int | None = None, selector: str = "top_delta",
-                execution: str | None = None, refined_max: bool = False,
+                execution: str | None = None, refined_max: bool | None = None,
                 program: str = "decode", centre: str = "none", query_tokens: int = 1) -> str:
         """Finds or compiles a kernel before it is needed.
 
@@ -86,12 +86,14 @@ class Runtime:
             raise ValueError(f"argument 'dtype' is '{dtype}', expected 'float16' or 'bfloat16'")
         if program not in ("decode", "exact"):
             raise ValueError(f"argument 'program' is '{program}', expected 'decode' or 'exact'")
+        residuals = has_residuals(scan_bits, residual_bits)
+        refined = takes_refined(refined_max, selector, residuals and program == "decode")
         return self._native.prepare(program, head_dim, head_dim if value_dim is None else value_dim,
                                     group, dtype, scan_bits, select_block,
-                                    has_residuals(scan_bits, residual_bits), selector,
-                                    execution or "", _arguments.centre(centre),
+                                    residuals, selector, execution or "",
+                                    _arguments.centre(centre),
                                     _arguments.integer("query_tokens", query_tokens, 1, 8),
-                                    bool(refined_max))
+                                    refined)
 
     def __repr__(self) -> str:
         return f"ffd.Runtime('{self.target}', threads={self.threads})"
@@ -107,6 +109,14 @@ def has_residuals(scan_bits: int, residual_bits: int | None) -> bool:
         raise ValueError(f"argument 'residual_bits' is {residual_bits} with scan_bits 16, expected "
                          "0: keys that are not split have no residuals")
     return residual_bits == 8
+
+
+def takes_refined(refined_max: bool | None, selector: str, residuals: bool) -> bool:
+    """Of an argument 'refined_max': None is True where the rule has a pseudo-max and
+    there are residuals that refine it."""
+    if refined_max is None:
+        return residuals and selector == "top_delta"
+    return bool(refined_max)
 
 
 _lock = threading.Lock()

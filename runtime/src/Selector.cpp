@@ -7,6 +7,8 @@
 
 #include "ffd/Selector.h"
 
+#include "ffd/abi.h"
+
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -39,6 +41,11 @@ std::string Selector::name() const {
     return "all";
   }
   return "";
+}
+
+int32_t Selector::defaultPseudoMax(bool residuals) const {
+  return rule == Rule::TopDelta && residuals ? FFD_PSEUDO_MAX_REFINED
+                                             : FFD_PSEUDO_MAX_SCAN;
 }
 
 std::string Selector::attribute(int32_t pseudoMax) const {

@@ -125,12 +125,13 @@ class StandIn:
             return result
         return watched
 
-    def _see_decode(self, cache: Any, q: Any, *, select_block: int = 16, **_: Any) -> None:
+    def _see_decode(self, cache: Any, q: Any, *, select_block: int = 16,
+                    refined_max: bool | None = None, **_: Any) -> None:
         tokens = q.shape[1] if len(q.shape) == 4 else 1
         self._exact = False
         self._spec = _Spec(cache.head_dim, cache.value_dim, q.shape[-2] // cache.kv_heads,
                            int(cache.dtype == "bfloat16"), cache.scan_bits, 128, select_block, 0,
-                           tokens, int(cache.centre == "row"), 0)
+                           tokens, int(cache.centre == "row"), int(refined_max is not False))
 
     def _see_exact(self, q: Any, k: Any, v: Any, **_: Any) -> None:
         tokens = q.shape[1] if len(q.shape) == 4 else 1
@@ -141,7 +142,7 @@ class StandIn:
     def stand_in_for(self, cache: ffd.PagedCache) -> None:
         self._exact = False
         self._spec = _Spec(cache.head_dim, cache.value_dim, cache.heads // cache.kv_heads,
-                           int(cache.dtype == "bfloat16"), 2, 128, 16, 0, cache.query_tokens, 0, 0)
+                           int(cache.dtype == "bfloat16"), 2, 128, 16, 0, cache.query_tokens, 0, 1)
 
     def _append(self, args: Any) -> None:
         """Into tails alone: whoever appends 128 tokens is told."""

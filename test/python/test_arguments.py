@@ -248,7 +248,7 @@ OTHERS = {
     "isa": (lambda: ffd.Runtime("cpu:mmx"), ValueError, "'target' is 'cpu:mmx', expected 'cpu'"),
     "threads": (lambda: ffd.Runtime(threads=-1), ValueError, "'threads' is -1, expected 0 to 4096"),
     "no kernel": (lambda: ffd.Runtime(threads=1, jit=False).prepare(head_dim=64, group=1),
-                  ffd.Error, "no kernel 'decode-d64-v64-g1-f16-b2-q128-s16'"),
+                  ffd.Error, "no kernel 'decode-d64-v64-g1-f16-b2-q128-s16-refined'"),
     "jit path": (lambda: ffd.Runtime(threads=1, jit_path="/nowhere.so").prepare(head_dim=64, group=1),
                  ffd.Error, "/nowhere.so"),
     "prepare dim": (lambda: ffd.Runtime(threads=1).prepare(head_dim=65, group=1), ValueError,

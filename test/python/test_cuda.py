@@ -18,8 +18,9 @@ import pytest
 import ffd
 import measures
 from arrays import half
-from cases import Case, draw
+from cases import Case
 from check_run import compare
+from default_case import draw
 from elements import BF16, F16
 from ffd_reference import decode
 from test_decode import BOTH, SMALL, asked_by, inputs

@@ -45,7 +45,7 @@ def a_cache_that_grows(fake) -> None:
 
     import measures
     from arrays import OnlyDLPack, half
-    from cases import draw
+    from default_case import draw
     from elements import BF16
     from ffd_reference import decode
     from test_decode import SMALL
@@ -229,7 +229,7 @@ def a_cache_that_grows(fake) -> None:
 def main() -> None:
     import measures
     from arrays import half
-    from cases import draw
+    from default_case import draw
     from check_run import compare
     from cuda_stand_in import StandIn
     from elements import BF16, F16

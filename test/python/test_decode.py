@@ -16,8 +16,9 @@ import pytest
 import ffd
 import measures
 from arrays import half
-from cases import HEAD_DIMS, Case, draw
+from cases import HEAD_DIMS, Case
 from check_run import compare
+from default_case import draw
 from elements import BF16, F16
 from ffd_reference import LIMIT, centre_of, decode, pseudo_max, rows_of
 
@@ -191,7 +192,7 @@ def test_query_tokens(tokens, element, centre, runtime):  # tokens_c1 to tokens_
     problem = compare(got.out, got.lse, got.kept.astype(np.uint8), want, spec).problem
     assert not problem
     assert 0 < got.kept.sum() < got.kept[0].size
-    scan, G = cache.scan(half(q, element), runtime=runtime), case.group
+    scan, G = cache.scan(half(q, element), refined_max=False, runtime=runtime), case.group
     for some, head, row in rows_of(q, case.k, case.v, np.array(case.lengths), spec):
         heads = slice(head * G, (head + 1) * G)
 
@@ -208,8 +209,8 @@ def test_query_tokens(tokens, element, centre, runtime):  # tokens_c1 to tokens_
         ends = np.concatenate([mine(scan.scores)[..., :min(start, 128)],
                                mine(scan.scores)[..., max(0, start - 128):]], axis=-1)
         np.testing.assert_array_equal(mine(scan.pseudo_max), ends.max(axis=-1))
-    asked = cache.decode(half(q, element), delta=2.0, pseudo_max=True, scores=True,
-                         runtime=runtime)
+    asked = cache.decode(half(q, element), delta=2.0, refined_max=False, pseudo_max=True,
+                         scores=True, runtime=runtime)
     assert (asked.pseudo_max == scan.pseudo_max).all()
     np.testing.assert_array_equal(asked.scores, scan.scores)
 
@@ -277,6 +278,8 @@ def test_ablations_are_a_loop(runtime):
             got = cache.decode(q, delta=2.0, selector=rule, execution=execution, runtime=runtime)
             spec = replace(case.spec, scan_bits=bits, residual_bits=residual,
                            selector=rule.partition("=")[0], parameter=9)
+            if rule != "top_delta" or not residual:
+                spec = replace(spec, pseudo_max="scan")
             want = decode(case.q, case.k, case.v, np.array(case.lengths), spec)
             verdict = compare(got.out, got.lse, got.kept.astype(np.uint8), want, spec)
             assert not verdict.problem, (rule, bits, residual, verdict.problem)
@@ -356,8 +359,17 @@ def test_decode_with_a_refined_pseudo_max(runtime):  # select_c5, select_c6
     want = decode(case.q, case.k, case.v, np.array(case.lengths), spec)
     verdict = compare(got.out, got.lse, got.kept.astype(np.uint8), want, spec)
     assert not verdict.problem, verdict.problem
-    plain = cache.decode(q, delta=1.0, pseudo_max=True, runtime=runtime)
+    usual = cache.decode(q, delta=1.0, pseudo_max=True, runtime=runtime)  # the default
+    assert all((getattr(usual, name) == getattr(got, name)).all()
+               for name in ("out", "lse", "kept", "pseudo_max"))
+    plain = cache.decode(q, delta=1.0, refined_max=False, pseudo_max=True, runtime=runtime)
     assert (plain.pseudo_max != got.pseudo_max).any()
+    spec = replace(spec, pseudo_max="scan")
+    want = decode(case.q, case.k, case.v, np.array(case.lengths), spec)
+    verdict = compare(plain.out, plain.lse, plain.kept.astype(np.uint8), want, spec)
+    assert not verdict.problem, verdict.problem
+    assert (plain.kept != got.kept).any()
+    assert (cache.scan(q, runtime=runtime).pseudo_max == got.pseudo_max).all()
     assert (cache.scan(q, refined_max=True, runtime=runtime).pseudo_max == got.pseudo_max).all()
     with pytest.raises(ValueError, match="'refined_max' is True with selector 'all'"):
         cache.decode(q, refined_max=True, selector="all", runtime=runtime)
@@ -365,6 +377,11 @@ def test_decode_with_a_refined_pseudo_max(runtime):  # select_c5, select_c6
     for call in (bare.decode, bare.scan):
         with pytest.raises(ValueError, match="'refined_max' is True with a cache without resid"):
             call(q, refined_max=True, runtime=runtime)
+    # Where there is nothing to refine, who asks for nothing gets the scan's.
+    for options in (dict(), dict(selector="top_k=9")):
+        some = [bare.decode(q, delta=1.0, runtime=runtime, **options, **given).out
+                for given in (dict(), dict(refined_max=False))]
+        assert (some[0] == some[1]).all()
 
 
 @BOTH

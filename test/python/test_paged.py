@@ -16,7 +16,8 @@ import pytest
 import ffd
 import measures
 from arrays import OnlyDLPack, half
-from cases import Case, draw
+from cases import Case
+from default_case import draw
 from elements import BF16, F16
 from ffd_reference import decode
 from ffd import _views
@@ -207,11 +208,13 @@ def test_query_tokens(tokens):
             cache.decode(0, sequences, half(q[:, 0], F16))
 
 
-def test_a_refined_pseudo_max():
+def test_both_kinds_of_pseudo_max():
     case = drawn(10, [900, 300])
     q, k, v = arrays_of(case)
-    cache, sequences = filled(case, pseudo_max="refined")
+    cache, sequences = filled(case)
     agree(cache.decode(0, sequences, q, lse=True), case, pseudo_max="refined")
+    plain, sequences = filled(case, pseudo_max="scan")
+    agree(plain.decode(0, sequences, q, lse=True), case, pseudo_max="scan")
 
 
 def test_softmax_scale():
@@ -475,7 +478,7 @@ def test_memory():
     (dict(select_block=24), "'select_block' is 24, expected 16, 32, 64 or 128"),
     (dict(scan_bits=3), "'scan_bits' is 3"),
     (dict(centre="mean"), "'centre' is 'mean'"),
-    (dict(pseudo_max="exact"), "'pseudo_max' is 'exact', expected 'scan' or 'refined'"),
+    (dict(pseudo_max="exact"), "'pseudo_max' is 'exact', expected 'refined' or 'scan'"),
     (dict(query_tokens=4), "lag"),
     (dict(sm_scale=-1), "'sm_scale' is -1"),
     (dict(delta=-1), "'delta' is -1"),

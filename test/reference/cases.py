@@ -39,10 +39,12 @@ class Case:
     q: np.ndarray = field(repr=False)
     k: np.ndarray = field(repr=False)
     v: np.ndarray = field(repr=False)
+    pseudo_max: str = "scan"
 
     @property
     def spec(self) -> Spec:
-        return Spec(self.element, self.scan_bits, select_block=self.select_block, delta=self.delta)
+        return Spec(self.element, self.scan_bits, select_block=self.select_block, delta=self.delta,
+                    pseudo_max=self.pseudo_max)
 
     def reference(self, dense: bool = False) -> Result:
         return decode(self.q, self.k, self.v, np.array(self.lengths), self.spec, dense)

@@ -101,16 +101,17 @@ def main() -> None:
     parser.add_argument("--select-block", type=int, default=16)
     parser.add_argument("--scan-bits", type=int, default=2)
     parser.add_argument("--residual-bits", type=int, default=8)
-    parser.add_argument("--pseudo-max", default="scan")
+    parser.add_argument("--pseudo-max", help="as of ffd-run, with the same default")
     parser.add_argument("--lag", type=int, default=0)
     parser.add_argument("--centre", default="none", help="as of ffd-run")
     parser.add_argument("--selector", default="top_delta", help="as of ffd-run")
     args = parser.parse_args()
     rule, _, parameter = args.selector.partition("=")
+    refines = rule == "top_delta" and args.residual_bits and args.scan_bits != 16
     spec = Spec(delta=args.delta, select_block=args.select_block, scan_bits=args.scan_bits,
                 lag=args.lag, selector=rule, parameter=float(parameter or 0),
                 residual_bits=args.residual_bits, centre=args.centre,
-                pseudo_max=args.pseudo_max)
+                pseudo_max=args.pseudo_max or ("refined" if refines else "scan"))
     verdicts = check(args.input, args.output, spec)
     print("| layer | kept | differing | relative error | lse error | |\n" + "| ---: " * 5 + "| --- |")
     for v in verdicts:

@@ -96,7 +96,8 @@ class GpuCase:
     def options(self) -> list[str]:
         """Of ffd-run, apart from files and target."""
         return [f"--delta={self.delta!r}", f"--select-block={self.select_block}",
-                f"--scan-bits={self.scan_bits}", f"--splits={self.splits}", f"--lag={self.lag}"]
+                f"--scan-bits={self.scan_bits}", f"--splits={self.splits}", f"--lag={self.lag}",
+                "--pseudo-max=scan"]
 
 
 def kernel_digest(run: str | Path, case: GpuCase) -> str:
@@ -105,7 +106,7 @@ def kernel_digest(run: str | Path, case: GpuCase) -> str:
         [str(Path(run).with_name("ffd-compile")), "--arch=sm_90a", "--emit=ptx", "-o", "-",
          f"--head-dim={case.head_dim}", f"--value-dim={case.value_dim}", f"--group={case.group}",
          f"--kv-type={case.element.name}", f"--scan-bits={case.scan_bits}",
-         f"--select-block={case.select_block}"], capture_output=True, text=True, check=True)
+         f"--select-block={case.select_block}", "--pseudo-max=scan"], capture_output=True, text=True, check=True)
     return hashlib.sha256(done.stdout.encode()).hexdigest()[:16]
 
 

@@ -36,11 +36,9 @@ def run(case: Case, spec: Spec, tmp_path, execution: str | None = None,
     command = [str(RUN), f"--input={source}", f"--output={output}", f"--delta={spec.delta!r}",
                f"--select-block={spec.select_block}", f"--scan-bits={spec.scan_bits}",
                f"--selector={rule}", f"--lag={spec.lag}", f"--centre={spec.centre}",
-               f"--target={target}"]
+               f"--pseudo-max={spec.pseudo_max}", f"--target={target}"]
     if spec.scan_bits != 16:
         command.append(f"--residual-bits={spec.residual_bits}")
-    if spec.pseudo_max != "scan":
-        command.append(f"--pseudo-max={spec.pseudo_max}")
     if execution:
         command.append(f"--execution={execution}")
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)

@@ -100,7 +100,8 @@ def run(case: Case, spec: ref.Spec, tmp_path, *more: str) -> list[np.ndarray]:
     case.write(source)
     command = [str(RUN), f"--input={source}", f"--output={output}", f"--delta={spec.delta!r}",
                f"--select-block={spec.select_block}", f"--scan-bits={spec.scan_bits}",
-               f"--lag={spec.lag}", f"--centre={spec.centre}", f"--target={TARGET}", *more]
+               f"--lag={spec.lag}", f"--centre={spec.centre}",
+               f"--pseudo-max={spec.pseudo_max}", f"--target={TARGET}", *more]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, f"{' '.join(command)}\nexit {done.returncode}\n{done.stderr[-2000:]}"
     file = TensorFile(output)
@@ -195,7 +196,7 @@ def test_real_keys_gain(tmp_path):
         report = tmp_path / f"{centre}.json"
         done = subprocess.run(
             [str(RUN), f"--input={SLICE}", f"--delta={delta}", f"--centre={centre}",
-             f"--target={TARGET}", "--repeat=1", f"--json={report}"],
+             "--pseudo-max=scan", f"--target={TARGET}", "--repeat=1", f"--json={report}"],
             capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
         result = json.loads(report.read_text())

@@ -24,6 +24,7 @@ def make(output: Path, *options: str) -> subprocess.CompletedProcess:
 
 @pytest.mark.parametrize("options, shape", [
     (("--tokens=8192", "--kv-heads=2", "--keep=0.06"), (1, 1, 2, 4, 128, 128)),
+    (("--tokens=8192", "--kv-heads=2", "--keep=0.06", "--pseudo-max=scan"), (1, 1, 2, 4, 128, 128)),
     (("--tokens=4000", "--kv-heads=1", "--batch=3", "--ragged", "--keep=0.25", "--dtype=bf16",
       "--head-dim=64", "--value-dim=96", "--group=7"), (3, 3, 1, 7, 64, 96)),
     (("--tokens=6000", "--kv-heads=1", "--batch=2", "--shared", "--keep=0.5", "--group=1",
@@ -43,7 +44,8 @@ def test_keep_ratio_and_shapes(options, shape, tmp_path):
     assert file.metadata["synthetic"] == "yes" and "SYNTHETIC" in file.metadata["note"]
     given = dict(o[2:].split("=") for o in options if "=" in o)
     spec = ref.Spec(k.element, int(given.get("scan-bits", 2)), select_block=128,
-                    delta=float(given.get("delta", 5)))
+                    delta=float(given.get("delta", 5)),
+                    pseudo_max=given.get("pseudo-max", "refined"))
     got = ref.decode(q.values, k.values, v.values, lengths.values, spec)
     keep, asked = got.kept.sum() / (got.selectable.sum() * Hkv), float(given["keep"])
     assert abs(keep - asked) <= max(0.2 * asked, 128 / lengths.values.min())

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.skipif(not RUN, reason="FFD_RUN does not name an ffd-ru
 def run(source: Path, output: Path, spec: Spec) -> None:
     command = [str(RUN), f"--input={source}", f"--output={output}", f"--delta={spec.delta!r}",
                f"--select-block={spec.select_block}", f"--scan-bits={spec.scan_bits}",
-               f"--target={TARGET}"]
+               f"--pseudo-max={spec.pseudo_max}", f"--target={TARGET}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, f"{' '.join(command)}\nexit {done.returncode}\n{done.stderr[-2000:]}"
 

@@ -76,7 +76,7 @@ def test_ffd_run(seed, tmp_path):
                   "lengths": plain(np.array(case.lengths, np.int32))}, {})
     command = [str(RUN), f"--input={source}", f"--output={output}", f"--delta={spec.delta!r}",
                f"--select-block={spec.select_block}", f"--scan-bits={spec.scan_bits}",
-               f"--lag={lag}", f"--target={TARGET}"]
+               f"--lag={lag}", f"--pseudo-max={spec.pseudo_max}", f"--target={TARGET}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     got = [TensorFile(output)[name].values for name in ("o", "lse", "kept")]

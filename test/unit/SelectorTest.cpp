@@ -140,6 +140,12 @@ TEST(Selector, SpecsForAblations) {
   EXPECT_EQ(
       checkSpec(refined, true).message(),
       "'ffdSpec' field 'pseudo_max' is 2, expected 0 (scan) or 1 (refined)");
+  // Who names none gets a refined one where there is something to refine.
+  EXPECT_EQ(Selector().defaultPseudoMax(true), FFD_PSEUDO_MAX_REFINED);
+  EXPECT_EQ(Selector().defaultPseudoMax(false), FFD_PSEUDO_MAX_SCAN);
+  Selector all;
+  all.rule = Rule::All;
+  EXPECT_EQ(all.defaultPseudoMax(true), FFD_PSEUDO_MAX_SCAN);
   EXPECT_TRUE(makeSpec(4, 1) != makeSpec(4, 0));
   EXPECT_EQ(specName(makeSpec(4, 1)), "d128-v128-g4-f16-b4-q128-s16-r0");
   EXPECT_EQ(layoutOf(makeSpec(4, 1)).residualBytes(), 0);

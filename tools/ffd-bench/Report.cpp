@@ -106,8 +106,9 @@ void Report::printHead(raw_ostream &os) const {
   if (options.table == Table::None)
     os << options.spec.scan_bits << "-bit scan"
        << (options.spec.centre == FFD_CENTRE_ROW ? " of centred keys, " : ", ");
-  if (options.spec.pseudo_max)
-    os << "refined pseudo-max, ";
+  if (options.table == Table::None)
+    os << (options.spec.pseudo_max ? "refined pseudo-max, "
+                                   : "pseudo-max of the scan, ");
   os << "delta " << text("%g", options.delta);
   if (options.keeps.size() == 1)
     os << ", keep " << text("%g", options.keep());

@@ -110,10 +110,11 @@ static cl::opt<std::string>
              cl::desc("selection rule without a file (default: top_delta); "
                       "kernels of top_k and top_p are for the CPU"));
 static cl::opt<std::string> pseudoMax(
-    "pseudo-max", cl::cat(category), cl::init("scan"),
-    cl::value_desc("scan|refined"),
+    "pseudo-max", cl::cat(category), cl::value_desc("refined|scan"),
     cl::desc("scores that top_delta takes the pseudo-max from, without a file: "
-             "those of the scan (default), or refined ones"));
+             "refined ones (default where there are residuals), or those of "
+             "the scan, which is what a C program gets that leaves "
+             "'ffdSpec.pseudo_max' 0"));
 static cl::opt<std::string>
     execution("execution", cl::cat(category), cl::value_desc("fused|split"),
               cl::desc("selector and computer as one kernel, where the rule "
@@ -190,6 +191,13 @@ static LogicalResult printWithoutPlace(Diagnostic &diagnostic) {
   return success();
 }
 
+/// Bits of a residual that the flags give: keys that are not split have none.
+static int64_t getResidualBits(const CompilerOptions &options) {
+  return options.scanBits == 16 && !residualBits.getNumOccurrences()
+             ? 0
+             : residualBits.getValue();
+}
+
 /// The program that the flags describe.
 static OwningOpRef<ModuleOp> buildFromFlags(MLIRContext &context,
                                             const CompilerOptions &options,
@@ -207,15 +215,15 @@ static OwningOpRef<ModuleOp> buildFromFlags(MLIRContext &context,
       options.group ? options.group : 4, element,
       options.scanBits ? options.scanBits : 2,
       options.quantBlock ? options.quantBlock : 128,
-      options.selectBlock ? options.selectBlock : 16,
-      options.scanBits == 16 && !residualBits.getNumOccurrences()
-          ? 0
-          : residualBits.getValue(),
+      options.selectBlock ? options.selectBlock : 16, getResidualBits(options),
       queryTokens.getValue(), centre.getValue());
   if (!spec)
     return {};
-  return buildProgram(&context, program, spec,
-                      rule.attribute(pseudoMax == "refined"));
+  int32_t kind = rule.defaultPseudoMax(getResidualBits(options) != 0);
+  if (pseudoMax.getNumOccurrences())
+    kind =
+        pseudoMax == "refined" ? FFD_PSEUDO_MAX_REFINED : FFD_PSEUDO_MAX_SCAN;
+  return buildProgram(&context, program, spec, rule.attribute(kind));
 }
 
 /// The rule and execution that the flags give; false after a message. A file
@@ -227,9 +235,10 @@ static bool parseSelector(CompilerOptions &options, ::ffd::Selector &rule) {
     fail(status.message());
     return false;
   }
-  if (pseudoMax != "scan" && pseudoMax != "refined") {
+  if (pseudoMax.getNumOccurrences() && pseudoMax != "scan" &&
+      pseudoMax != "refined") {
     fail("option --pseudo-max is '" + pseudoMax +
-         "', expected scan or refined");
+         "', expected refined or scan");
     return false;
   }
   if (pseudoMax == "refined" && rule.rule != ::ffd::Rule::TopDelta) {

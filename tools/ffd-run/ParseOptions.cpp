@@ -30,7 +30,11 @@ cl::OptionCategory ffd::run::optionCategory("ffd-run options");
 
 static KernelOptions kernel(optionCategory,
                             "Bits of a thumbnail code: 2 (default), 4 or 8; "
-                            "16, on the CPU: keys that are not split");
+                            "16, on the CPU: keys that are not split",
+                            "Scores that top_delta takes the pseudo-max from: "
+                            "refined ones, for the residuals of two blocks "
+                            "(default where there are residuals), or those of "
+                            "the scan");
 
 static cl::opt<std::string>
     inputOpt("input", cl::cat(optionCategory),
@@ -211,16 +215,17 @@ static Error parseSelector(RunOptions &options) {
     return error("option --residual-bits is {0} with --scan-bits=16, expected "
                  "0: keys that are not split have no residuals",
                  residualBitsOpt.getValue());
-  options.refinedMax = kernel.refinedMax();
+  options.residuals = residualBitsOpt == 8 && !keys;
+  options.refinedMax = kernel.pseudoMaxOr(options.selector.defaultPseudoMax(
+                           options.residuals)) == FFD_PSEUDO_MAX_REFINED;
   if (options.refinedMax && options.selector.rule != Rule::TopDelta)
     return error("option --pseudo-max is 'refined' with --selector={0}, "
                  "expected --selector=top_delta",
                  selectorOpt.getValue());
-  if (options.refinedMax && (keys || residualBitsOpt == 0))
+  if (options.refinedMax && !options.residuals)
     return error("option --pseudo-max is 'refined' without residuals, expected "
                  "2, 4 or 8 scan bits and --residual-bits=8");
   options.scanBits = kernel.scanBits;
-  options.residuals = residualBitsOpt == 8 && !keys;
   options.centre = kernel.centre();
   if (kernel.target == "cpu")
     return Error::success();

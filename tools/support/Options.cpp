@@ -98,7 +98,8 @@ Error parseDelta(StringRef text, float &delta) {
 //===----------------------------------------------------------------------===//
 
 KernelOptions::KernelOptions(cl::OptionCategory &category,
-                             const char *scanBitsHelp)
+                             const char *scanBitsHelp,
+                             const char *pseudoMaxHelp)
     : target("target", cl::cat(category), cl::init("cpu"),
              cl::value_desc("cpu|cuda|emulate"),
              cl::desc("Where to run (default cpu); 'emulate' runs the GPU's "
@@ -113,11 +114,8 @@ KernelOptions::KernelOptions(cl::OptionCategory &category,
                  cl::desc("What keys are relative to: nothing (default), or "
                           "the mean of the first committed block of their "
                           "row")),
-      pseudoMax("pseudo-max", cl::cat(category), cl::init("scan"),
-                cl::value_desc("scan|refined"),
-                cl::desc("Scores that top_delta takes the pseudo-max from: "
-                         "those of the scan (default), or refined ones, for "
-                         "the residuals of two blocks")),
+      pseudoMax("pseudo-max", cl::cat(category), cl::value_desc("refined|scan"),
+                cl::desc(pseudoMaxHelp)),
       kernelDir("kernel-dir", cl::cat(category), cl::value_desc("folder"),
                 cl::desc("Folder of compiled kernels (.ffdk); what it lacks "
                          "is compiled on the spot if the compiler is there")),
@@ -132,13 +130,20 @@ int32_t KernelOptions::centre() const {
   return centreName == "row" ? FFD_CENTRE_ROW : FFD_CENTRE_NONE;
 }
 
+int32_t KernelOptions::pseudoMaxOr(int32_t unnamed) const {
+  if (!pseudoMax.getNumOccurrences())
+    return unnamed;
+  return pseudoMax == "refined" ? FFD_PSEUDO_MAX_REFINED : FFD_PSEUDO_MAX_SCAN;
+}
+
 Error KernelOptions::check() const {
   if (Error e = expectOneOf("target", target, {"cpu", "cuda", "emulate"}))
     return e;
   if (Error e = expectOneOf("centre", centreName, {"none", "row"}))
     return e;
-  if (Error e = expectOneOf("pseudo-max", pseudoMax, {"scan", "refined"}))
-    return e;
+  if (pseudoMax.getNumOccurrences())
+    if (Error e = expectOneOf("pseudo-max", pseudoMax, {"refined", "scan"}))
+      return e;
   if (Error e = expectText(json, "a file, or '-' for the standard output"))
     return e;
   if (Error e = expectRange("threads", threads, 0, 4096))

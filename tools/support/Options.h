@@ -54,14 +54,17 @@ llvm::Error parseDelta(llvm::StringRef text, float &delta);
 /// Which kernel, and where it runs. A tool makes one, beside its own options.
 class KernelOptions {
 public:
-  /// `scanBitsHelp` says which scan bits the tool takes.
-  KernelOptions(llvm::cl::OptionCategory &category, const char *scanBitsHelp);
+  /// `scanBitsHelp` says which scan bits the tool takes, `pseudoMaxHelp` what
+  /// its pseudo-max is by default.
+  KernelOptions(llvm::cl::OptionCategory &category, const char *scanBitsHelp,
+                const char *pseudoMaxHelp);
 
   llvm::Error check() const;
 
   bool emulated() const { return target == "emulate"; }
   int32_t centre() const; ///< an FFD_CENTRE
-  bool refinedMax() const { return pseudoMax == "refined"; }
+  /// An ffdPseudoMax; `unnamed` where --pseudo-max is not given.
+  int32_t pseudoMaxOr(int32_t unnamed) const;
 
   llvm::cl::opt<std::string> target, arch, centreName, pseudoMax, kernelDir;
   llvm::cl::opt<std::string> json;

@@ -33,6 +33,12 @@ struct Selector {
   bool needsRow() const { return rule == Rule::TopK || rule == Rule::TopP; }
   bool isDefault() const { return rule == Rule::TopDelta && !split; }
 
+  /// The ffdPseudoMax of who names none, in the tools and in Python
+  /// (docs/quality.md, "Defaults"): refined scores where the rule has a
+  /// pseudo-max and keys have the residuals that refine it, else the scan's. In
+  /// the C interface a field that is 0 remains the scan's.
+  int32_t defaultPseudoMax(bool residuals) const;
+
   /// As parse() takes it: "top_delta", "top_k=64", "top_p=0.9" or "all".
   std::string name() const;
   /// As attribute of the compiler's dialect: "#ffd.top_k<64>"; of top_delta,

@@ -28,6 +28,7 @@ PARAMETERS = {
     "scan-bits": [2, 4, 8],
     "select-block": [16, 32, 64, 128],
     "program": ["decode", "exact", "append"],
+    "pseudo-max": ["refined", "scan"],
 }
 NAMES = list(PARAMETERS)
 
@@ -69,8 +70,9 @@ def check(case, tools, folder):
         spec["value-dim"] = spec["head-dim"]
     name = " ".join(str(v) for v in spec.values())
     ptx = folder / (name.replace(" ", "-") + ".ptx")
-    # Flags that an append does not depend on are errors.
-    idle = ("group", "select-block") if spec["program"] == "append" else ()
+    # Flags that a program does not depend on are errors.
+    idle = {"decode": (), "exact": ("pseudo-max",),
+            "append": ("group", "select-block", "pseudo-max")}[spec["program"]]
     flags = [f"--{k}={v}" for k, v in spec.items() if k not in idle]
     run = subprocess.run([tools[0], *flags, "--emit=ptx", "-o", ptx], text=True,
                          capture_output=True)

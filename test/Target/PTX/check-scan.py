@@ -37,7 +37,8 @@ def stats(compiler, archs, head_dim, group, bits, stage):
     """The kernel of a spec on each architecture."""
     run = subprocess.run(
         [compiler, f"--arch={','.join(archs)}", f"--head-dim={head_dim}",
-         f"--group={group}", f"--scan-bits={bits}", "--stats=json", f"--emit={stage}"],
+         f"--group={group}", f"--scan-bits={bits}", "--pseudo-max=scan", "--stats=json",
+         f"--emit={stage}"],
         capture_output=True, text=True)
     if run.returncode:
         sys.exit(f"check-scan: ffd-compile: {run.stderr.strip()[:400]}")

@@ -61,7 +61,9 @@ class FFD(Method):
     keep_sink, keep_local   tokens at the start, newest committed ones always read
     refine_max      the pseudo-max takes refined scores of the first and the last
                     committed block, whatever sink and local say, and the first and
-                    the last selection block are always read (select_c5, select_c6)
+                    the last selection block are always read (select_c5, select_c6):
+                    what the tools and `ffd.Cache` do by default. Here it is off, as
+                    in the paper, so that names of methods keep their meaning
     centre          none; row: the mean of block 0 is subtracted from all keys;
                     rowmean: the mean of all; mean, middle: each block's mean, or
                     middle of minimum and maximum

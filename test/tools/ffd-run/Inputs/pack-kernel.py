@@ -24,7 +24,7 @@ fields = {
     "select_block": 16,
     "query_tokens": 1,
     "centre": "none",
-    "pseudo_max": "scan",
+    "pseudo_max": "refined",
     "threads": 0,
     "shared_bytes": 0,
     "ctas_per_sm": 0,
@@ -39,5 +39,5 @@ def header():
 
 fields["crc32"] = f"{zlib.crc32(header() + payload):08x}"
 os.makedirs(sys.argv[2], exist_ok=True)
-with open(os.path.join(sys.argv[2], "decode-d64-v64-g1-f16-b2-q128-s16.cpu.ffdk"), "wb") as file:
+with open(os.path.join(sys.argv[2], "decode-d64-v64-g1-f16-b2-q128-s16-refined.cpu.ffdk"), "wb") as file:
     file.write(header() + payload)
