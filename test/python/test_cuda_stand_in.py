@@ -154,8 +154,8 @@ def a_cache_that_grows(fake) -> None:
             device(q[:1]))
     refused(TypeError, "argument 'sequences' has dtype bfloat16, expected int32", cache.decode, 1,
             device(q[0, 0]), device(q[:1]))
-    refused(ValueError, "device_sequences", cache.append, 1, device(listed), device(k[:3, 0]),
-            device(v[:3, 0]))
+    refused(ValueError, "'sequences' is given outside of a capture", cache.append, 1,
+            device(listed), device(k[:3, 0]), device(v[:3, 0]))
     apart = np.zeros((1, 2, 128), ml_dtypes.bfloat16)[..., ::2]
     refused(ValueError, "argument 'k' has strides [256, 128, 2], expected channels side by side",
             cache.append, 1, 0, device(apart), device(here))
