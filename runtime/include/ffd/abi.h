@@ -39,8 +39,10 @@ typedef enum ffdElement { FFD_F16 = 0, FFD_BF16 = 1 } ffdElement;
  * (docs/numerics.md, "Centred keys"). */
 typedef enum ffdCentre { FFD_CENTRE_NONE = 0, FFD_CENTRE_ROW = 1 } ffdCentre;
 
-/* Which scores of the first and the last committed block the pseudo-max is taken
- * from (select_c1, select_c5 of docs/numerics.md). */
+/* Which scores of the first and the last committed block the pseudo-max is
+ * taken from (select_c1, select_c5 of docs/numerics.md). Refined ones are
+ * recommended (docs/quality.md); 0 remains the scan's, or programs that know no
+ * such field would compute something else. */
 typedef enum ffdPseudoMax {
   FFD_PSEUDO_MAX_SCAN = 0,   /* the scan's: nothing more is read              */
   FFD_PSEUDO_MAX_REFINED = 1 /* refined ones: residuals of two blocks are read,
