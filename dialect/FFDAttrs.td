@@ -122,6 +122,12 @@ def FFD_PseudoMax : I32EnumAttr<"PseudoMax", "what a pseudo-max is taken from", 
   let cppNamespace = "::mlir::ffd";
 }
 
+def FFD_Certificate : I32EnumAttr<"Certificate", "an estimate of the skipped mass", [
+    I32EnumAttrCase<"none", 0>, I32EnumAttrCase<"plain", 1>,
+    I32EnumAttrCase<"noise", 2>]> {
+  let cppNamespace = "::mlir::ffd";
+}
+
 def FFD_TopDeltaAttr : FFD_Attr<"TopDelta", "top_delta"> {
   let summary = "keep blocks within delta of the pseudo-max (fusible)";
   let description = [{
@@ -136,12 +142,24 @@ def FFD_TopDeltaAttr : FFD_Attr<"TopDelta", "top_delta"> {
     ```mlir
     #ffd.top_delta<pseudo_max = refined>
     ```
+
+    With a `certificate` the scan's estimate of what is not kept is a result too
+    (cert_c1 to cert_c4): `plain`, an upper estimate for nearly all heads, or
+    corrected for the `noise` of the scan, nearer in the mean. Only the fused
+    `ffd.decode` takes such a rule.
+
+    ```mlir
+    #ffd.top_delta<certificate = noise>
+    ```
   }];
   let parameters = (ins
     DefaultValuedParameter<"::mlir::ffd::PseudoMax",
         "::mlir::ffd::PseudoMax::scan",
-        "scores of the blocks it looks at">:$pseudo_max);
-  let assemblyFormat = "(`<` struct($pseudo_max)^ `>`)?";
+        "scores of the blocks it looks at">:$pseudo_max,
+    DefaultValuedParameter<"::mlir::ffd::Certificate",
+        "::mlir::ffd::Certificate::none",
+        "estimate of the skipped mass">:$certificate);
+  let assemblyFormat = "(`<` struct(params)^ `>`)?";
 }
 def FFD_TopKAttr : FFD_Attr<"TopK", "top_k"> {
   let summary = "keep the k best selection blocks of a row";

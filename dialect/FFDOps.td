@@ -265,7 +265,8 @@ def FFD_SelectOp : FFD_RowOp<"select"> {
     Constraints:
     * (select_o1) shapes: best `[B, Hq, blocks]`, row_max and unit `[B, Hq]`,
       delta `[B]`, mask `[B, Hkv, blocks]` with `Hq = group * Hkv` where static;
-    * (select_o2) `pseudo_max = refined` only with a cache that has residuals.
+    * (select_o2) `pseudo_max = refined` only with a cache that has residuals;
+    * (select_o3) no certificate: `best` has no sums over tokens.
 
     Example:
 
@@ -334,14 +335,17 @@ def FFD_DecodeOp : FFD_RowOp<"decode", [AttrSizedResultSegments]> {
     What `ffd.pseudo_max`, `ffd.scan`, `ffd.select` and `ffd.attend` compute
     together, as one kernel; scores and mask are never materialised. `kept`
     additionally receives the mask, for statistics; as in `ffd.select`, bytes
-    beyond the committed blocks stay what they were.
+    beyond the committed blocks stay what they were. Where the selector asks for
+    a certificate, `skipped_lse` receives it (cert_c1).
 
     Constraints:
     * (decode_c1) shapes: query `[B, Hq, D]`, delta `[B]`, out `[B, Hq, Dv]`,
-      lse `[B, Hq]`, kept `[B, Hkv, blocks]`;
+      lse and skipped_lse `[B, Hq]`, kept `[B, Hkv, blocks]`;
     * (decode_c2) the selector needs no pass over the whole row:
       `#ffd.top_delta` or `#ffd.all`;
-    * (decode_c3) `pseudo_max = refined` only with a cache that has residuals.
+    * (decode_c3) `pseudo_max = refined` only with a cache that has residuals;
+    * (decode_c4) `skipped_lse` is given exactly where the selector has a
+      certificate, and then keys are split (`scan_bits` is not 16).
 
     Example:
 
@@ -350,25 +354,44 @@ def FFD_DecodeOp : FFD_RowOp<"decode", [AttrSizedResultSegments]> {
         ins(%q, %cache, %delta, %sm : tensor<1x4x128xf16>, !ffd.cache<#s>, tensor<1xf32>)
         outs(%o0, %l0, %m0 : tensor<1x4x128xf32>, tensor<1x4xf32>, tensor<1x1x?xi8>)
         -> tensor<1x4x128xf32>, tensor<1x4xf32>, tensor<1x1x?xi8>
+    ffd.decode #ffd.top_delta<certificate = plain>
+        ins(%q1, %cache, %delta1, %sm : memref<1x4x128xf16>, !ffd.cache<#s>, memref<1xf32>)
+        outs(%o1, %l1, %m1, %s1 : memref<1x4x128xf32>, memref<1x4xf32>, memref<1x1x?xi8>, memref<1x4xf32>)
     ```
   }];
   let arguments = (ins FFD_AnySelector:$selector, FFD_ElementShaped:$query,
                        FFD_CacheType:$cache, FFD_Shaped<F32, 1>:$delta,
                        F32:$sm_scale, FFD_Shaped<F32, 3>:$out,
-                       FFD_Shaped<F32, 2>:$lse, FFD_Shaped<I8, 3>:$kept);
+                       FFD_Shaped<F32, 2>:$lse, FFD_Shaped<I8, 3>:$kept,
+                       Optional<FFD_Shaped<F32, 2>>:$skipped_lse);
   let results = (outs Optional<TensorRankOf<[F32], [3]>>:$out_result,
                       Optional<TensorRankOf<[F32], [2]>>:$lse_result,
-                      Optional<TensorRankOf<[I8], [3]>>:$kept_result);
+                      Optional<TensorRankOf<[I8], [3]>>:$kept_result,
+                      Optional<TensorRankOf<[F32], [2]>>:$skipped_lse_result);
   let assemblyFormat = [{
     $selector `ins` `(` $query `,` $cache `,` $delta `,` $sm_scale `:`
     type($query) `,` qualified(type($cache)) `,` type($delta) `)`
-    `outs` `(` $out `,` $lse `,` $kept `:` type($out) `,` type($lse) `,`
-    type($kept) `)` attr-dict
-    (`->` type($out_result)^ `,` type($lse_result) `,` type($kept_result))?
+    `outs` `(` $out `,` $lse `,` $kept (`,` $skipped_lse^)? `:` type($out) `,`
+    type($lse) `,` type($kept) (`,` type($skipped_lse)^)? `)` attr-dict
+    (`->` type($out_result)^ `,` type($lse_result) `,` type($kept_result)
+    (`,` type($skipped_lse_result)^)?)?
   }];
+  let builders = [
+    /// Without a certificate.
+    OpBuilder<(ins "::mlir::Type":$outResult, "::mlir::Type":$lseResult,
+                   "::mlir::Type":$keptResult, "::mlir::Attribute":$selector,
+                   "::mlir::Value":$query, "::mlir::Value":$cache,
+                   "::mlir::Value":$delta, "::mlir::Value":$smScale,
+                   "::mlir::Value":$out, "::mlir::Value":$lse,
+                   "::mlir::Value":$kept), [{
+      build($_builder, $_state, outResult, lseResult, keptResult,
+            ::mlir::Type(), selector, query, cache, delta, smScale, out, lse,
+            kept, ::mlir::Value());
+    }]>];
   let extraClassDeclaration = [{
     ::mlir::MutableOperandRange getDpsInitsMutable() {
-      return ::mlir::MutableOperandRange(getOperation(), 4, 3);
+      return ::mlir::MutableOperandRange(getOperation(), 4,
+                                         getNumOperands() - 4);
     }
   }];
 }

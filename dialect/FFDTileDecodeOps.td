@@ -188,6 +188,34 @@ def FFD_TileKeepEndsOp : FFD_TileValueOp<"keep_ends", [Pure]> {
   }];
 }
 
+def FFD_TileSkippedOp : FFD_TileValueOp<"skipped", [Pure]> {
+  let summary = "estimated softmax mass of the tokens of a block that are not kept";
+  let description = [{
+    cert_c1 to cert_c3: per head the sum of `exp` of the estimates over selection
+    blocks whose mask bit is not set, relative to the head's threshold, which none
+    of them reaches. With `noise` each block's is corrected for the noise of its
+    codes (cert_c2), which the scales of the thumbnail say.
+
+    Constraints:
+    * (skipped_c1) keys are split: `scan_bits` is not 16.
+
+    Example:
+
+    ```mlir
+    %e = ffd.tile.skipped noise %qq, %c, %a, %thr, %m : (!ffd.query<#s>, !ffd.thumbnail<#s>, !ffd.scores<#s>, !ffd.threshold<#s>, !ffd.mask<#s>) -> !ffd.skipped<#s>
+    ```
+  }];
+  let arguments = (ins FFD_QueryType:$query, FFD_ThumbnailType:$thumbnail,
+                       FFD_ScoresType:$scores, FFD_ThresholdType:$threshold,
+                       FFD_MaskType:$mask, UnitAttr:$noise);
+  let results = (outs FFD_SkippedType:$result);
+  let assemblyFormat = [{
+    (`noise` $noise^)? $query `,` $thumbnail `,` $scores `,` $threshold `,` $mask
+    attr-dict `:` functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+}
+
 def FFD_TileFullOp : FFD_TileValueOp<"full", [Pure]> {
   let summary = "the mask that keeps a whole block";
   let description = [{

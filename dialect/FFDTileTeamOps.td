@@ -54,7 +54,8 @@ def FFD_TileTeamsOp : FFD_TileOp<"teams", [
 }
 
 def FFD_TileDistributeOp : FFD_TileOp<"distribute", [
-    AttrSizedOperandSegments, SingleBlock, RecursiveMemoryEffects]> {
+    AttrSizedOperandSegments, SingleBlock, RecursiveMemoryEffects,
+    DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
   let summary = "run a body over a domain and combine what it yields";
   let description = [{
     The domain decides what the first block argument counts:
@@ -73,7 +74,7 @@ def FFD_TileDistributeOp : FFD_TileOp<"distribute", [
     | combiner | yields | result |
     | --- | --- | --- |
     | `max` | scores | the maximum per head, as a row maximum, also over `init` |
-    | `append` | a mask | the work list of non-empty masks, in ascending order |
+    | `append` | a mask, maybe what it skips | the work list of non-empty masks, in ascending order; the skipped mass, added up |
     | `state` | the state | the softmax state; last block argument: the state so far |
     | `rank` | scores | a ranking of the selection blocks that ran |
     | `scales` | a thumbnail | the largest scale of every channel, NaN propagates |
@@ -98,12 +99,12 @@ def FFD_TileDistributeOp : FFD_TileOp<"distribute", [
   }];
   let arguments = (ins FFD_Domain:$domain, Variadic<AnyType>:$over,
                        FFD_Combiner:$combiner, Optional<AnyType>:$init);
-  let results = (outs AnyType:$result);
+  let results = (outs AnyType:$result, Optional<FFD_SkippedType>:$skipped);
   let regions = (region SizedRegion<1>:$region);
   let assemblyFormat = [{
     $domain `(` $over `:` type($over) `)` `combine` $combiner
     (`init` `(` $init^ `:` type($init) `)`)? attr-dict-with-keyword $region `->`
-    qualified(type($result))
+    qualified(type($result)) (`,` qualified(type($skipped))^)?
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
@@ -115,6 +116,8 @@ def FFD_TileDistributeOp : FFD_TileOp<"distribute", [
     ::mlir::BlockArgument getState() { return getBody()->getArguments().back(); }
     /// What an iteration contributes.
     ::mlir::Value getYielded() { return getBody()->getTerminator()->getOperand(0); }
+    /// The op whose estimates `skipped` adds up, or null.
+    TileSkippedOp getSkippedOp();
   }];
 }
 
@@ -135,8 +138,11 @@ def FFD_TileYieldOp : FFD_TileOp<"yield", [Pure, Terminator, ReturnLike,
     } -> !ffd.worklist<#s>
     ```
   }];
-  let arguments = (ins AnyType:$value);
-  let assemblyFormat = "$value attr-dict `:` type($value)";
+  let arguments = (ins AnyType:$value, Optional<FFD_SkippedType>:$skipped);
+  let assemblyFormat = [{
+    $value (`,` $skipped^)? attr-dict `:` type($value)
+    (`,` qualified(type($skipped))^)?
+  }];
 }
 
 //===--- Row state ---------------------------------------------------------===//
@@ -253,12 +259,14 @@ def FFD_TileFinishOp : FFD_TileValueOp<"finish", [
     merges the states of all pieces in a fixed order (attend_c4), normalises,
     and writes output and lse. With one split there is nothing to merge. Over
     centred keys `centre` names the queries and the cache whose centre lse takes
-    in (centre_c4).
+    in (centre_c4). `skipped` is the mass that the team skipped: added up over
+    all pieces in a fixed order, its log goes to a second memory like lse.
 
     Constraints:
     * (tile_c2) element type and innermost size of the memory, where static, are
       the spec's;
-    * (finish_c1) `centre` is given only where the spec has `centre = row`.
+    * (finish_c1) `centre` is given only where the spec has `centre = row`;
+    * (finish_c2) the skipped mass is a result of an `ffd.tile.distribute`.
 
     Example:
 
@@ -269,10 +277,14 @@ def FFD_TileFinishOp : FFD_TileValueOp<"finish", [
   let arguments = (ins FFD_StateType:$state, FFD_OutMemory:$out,
                        FFD_LseMemory:$lse, Index:$row, Index:$split,
                        Index:$splits, Optional<FFD_QueryType>:$query,
-                       Optional<FFD_CacheType>:$cache);
+                       Optional<FFD_CacheType>:$cache,
+                       Optional<FFD_SkippedType>:$skipped,
+                       Optional<FFD_LseMemory>:$skipped_lse);
   let assemblyFormat = [{
     $state `into` $out `,` $lse `[` $row `]` `piece` `(` $split `of` $splits `)`
-    (`centre` `(` $query^ `,` $cache `)`)? attr-dict `:` `(`
+    (`centre` `(` $query^ `,` $cache `)`)?
+    (`skipped` `(` $skipped^ `into` $skipped_lse `:` qualified(type($skipped)) `,`
+    type($skipped_lse) `)`)? attr-dict `:` `(`
     qualified(type($state)) `,` type($out) `,` type($lse)
     (`,` qualified(type($query))^ `,` qualified(type($cache)))? `)` `->` `(` `)`
   }];
@@ -282,7 +294,8 @@ def FFD_TileFinishOp : FFD_TileValueOp<"finish", [
                    "::mlir::Value":$lse, "::mlir::Value":$row,
                    "::mlir::Value":$split, "::mlir::Value":$splits), [{
       build($_builder, $_state, state, out, lse, row, split, splits,
-            ::mlir::Value(), ::mlir::Value());
+            ::mlir::Value(), ::mlir::Value(), ::mlir::Value(),
+            ::mlir::Value());
     }]>];
   let hasVerifier = 1;
 }

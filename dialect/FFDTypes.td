@@ -53,6 +53,8 @@ def FFD_MaskType : FFD_SpecType<"Mask", "mask",
     "one bit per selection block of one quantisation block">;
 def FFD_WorklistType : FFD_SpecType<"Worklist", "worklist",
     "kept selection blocks of a team, in ascending order">;
+def FFD_SkippedType : FFD_SpecType<"Skipped", "skipped",
+    "the estimated softmax mass of skipped tokens, per head, relative to the threshold">;
 def FFD_RankingType : FFD_SpecType<"Ranking", "ranking",
     "best score and softmax mass of every selection block of a row">;
 def FFD_StateType : FFD_SpecType<"State", "state",

@@ -112,6 +112,11 @@ bool mlir::ffd::isRefined(Attribute selector) {
   return topDelta && topDelta.getPseudoMax() == PseudoMax::refined;
 }
 
+Certificate mlir::ffd::getCertificate(Attribute selector) {
+  auto topDelta = dyn_cast_if_present<TopDeltaAttr>(selector);
+  return topDelta ? topDelta.getCertificate() : Certificate::none;
+}
+
 LogicalResult TopKAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                int64_t k) {
   if (k < 1)

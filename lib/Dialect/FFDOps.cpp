@@ -361,6 +361,11 @@ LogicalResult SelectOp::verify() {
   SpecAttr spec = getCache().getType().getSpec();
   if (failed(checkRefined(*this, isRefined(getSelector()), spec, "select_o2")))
     return failure();
+  if (getCertificate(getSelector()) != Certificate::none)
+    return emitOpError("selector ")
+           << getSelector()
+           << " has a certificate, expected none: 'best' has no sums over "
+              "tokens, and only 'ffd.decode' makes them (select_o3)";
   RowShapes rows(*this, "select_o1", spec);
   int64_t blocks = cast<ShapedType>(getBest().getType()).getDimSize(2);
   return success(
@@ -427,7 +432,19 @@ LogicalResult DecodeOp::verify() {
   SpecAttr spec = getCache().getType().getSpec();
   if (failed(checkRefined(*this, isRefined(getSelector()), spec, "decode_c3")))
     return failure();
+  const bool certified = getCertificate(getSelector()) != Certificate::none;
+  if (certified != bool(getSkippedLse()))
+    return emitOpError("has ")
+           << (certified ? "no 'skipped_lse'" : "a 'skipped_lse'")
+           << " with the selector " << getSelector()
+           << ", expected one exactly where that has a certificate (decode_c4)";
+  if (certified && spec.scansKeys())
+    return emitOpError("has a certificate with scan_bits = 16, expected 2, 4 "
+                       "or 8 (decode_c4)");
   RowShapes rows(*this, "decode_c1", spec);
+  if (certified &&
+      failed(rows.perQueryHead("skipped_lse", getSkippedLse().getType())))
+    return failure();
   return success(succeeded(rows.query(getQuery().getType(), spec)) &&
                  succeeded(rows.perSequence("delta", getDelta().getType())) &&
                  succeeded(rows.perQueryHead("out", getOut().getType())) &&

@@ -101,6 +101,16 @@ LogicalResult TileDistributeOp::verify() {
     return emitOpError("body ends in '")
            << block.getTerminator()->getName()
            << "', expected 'ffd.tile.yield' (distribute_c2)";
+  if (bool(yield.getSkipped()) != bool(getSkipped()))
+    return emitOpError("yields ")
+           << (getSkipped() ? "no skipped mass, but has"
+                            : "skipped mass, but does not have")
+           << " it as a result, expected both or neither (distribute_c2)";
+  if (getSkipped() && getCombiner() != Combiner::append)
+    return emitOpError("combiner ")
+           << stringifyCombiner(getCombiner())
+           << " has skipped mass, expected it with append only "
+              "(distribute_c2)";
   Type yielded = yield.getValue().getType();
   Type result = getResult().getType();
   Type init = getInit() ? getInit().getType() : Type();
@@ -141,6 +151,8 @@ LogicalResult TileDistributeOp::verify() {
                 << " (distribute_c2)";
   }
   SmallVector<Type> types{yielded, result};
+  if (getSkipped())
+    types.append({yield.getSkipped().getType(), getSkipped().getType()});
   llvm::append_range(types, block.getArgumentTypes());
   if (!haveOneSpec(types, getOver().getTypes()))
     return emitOpError("mixes specs, expected all types to have one spec "
@@ -154,6 +166,25 @@ LogicalResult TileScanOp::verify() {
     return success();
   return emitOpError("takes a body with residual_bits = 0, expected residuals "
                      "(scan_t1)");
+}
+
+void TileDistributeOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+  if (getSkipped())
+    setName(getSkipped(), "skipped");
+}
+
+TileSkippedOp TileDistributeOp::getSkippedOp() {
+  if (!getSkipped())
+    return {};
+  auto yield = cast<TileYieldOp>(getBody()->getTerminator());
+  return yield.getSkipped().getDefiningOp<TileSkippedOp>();
+}
+
+LogicalResult TileSkippedOp::verify() {
+  if (!getQuery().getType().getSpec().scansKeys())
+    return success();
+  return emitOpError("has a spec with scan_bits = 16, expected 2, 4 or 8 "
+                     "(skipped_c1)");
 }
 
 LogicalResult TileChooseOp::verify() {
@@ -185,6 +216,12 @@ LogicalResult TileFinishOp::verify() {
     return emitOpError("has a centre with the spec ")
            << getCache().getType().getSpec()
            << ", expected one only with centre = row (finish_c1)";
+  if (!getSkipped() != !getSkippedLse())
+    return emitOpError("has only one of 'skipped' and 'skipped_lse', expected "
+                       "both or neither (finish_c2)");
+  if (getSkipped() && !getSkipped().getDefiningOp<TileDistributeOp>())
+    return emitOpError("operand 'skipped' is not a result of "
+                       "'ffd.tile.distribute', expected one (finish_c2)");
   return checkSize(*this, "out", getOut().getType(), 2,
                    getState().getType().getSpec().getValueDim(), "value_dim",
                    "tile_c2");

@@ -134,6 +134,7 @@ struct KernelFacts {
   ::ffd::Program program = ::ffd::Program::Decode;
   unsigned teams = 0;
   bool refined = false; ///< the pseudo-max is
+  int16_t certificate = FFD_CERTIFICATE_NONE;
   bool topDelta = false;
 
   explicit KernelFacts(ModuleOp module) {
@@ -151,6 +152,9 @@ struct KernelFacts {
       }
       if (auto scan = dyn_cast<TileScanOp>(op))
         refined |= bool(scan.getBody());
+      if (auto skipped = dyn_cast<TileSkippedOp>(op))
+        certificate =
+            skipped.getNoise() ? FFD_CERTIFICATE_NOISE : FFD_CERTIFICATE_PLAIN;
       topDelta |= isa<TileThresholdOp>(op);
       if (isa<TileExactExtentOp>(op))
         program = ::ffd::Program::Exact;
@@ -185,7 +189,8 @@ static FailureOr<std::string> finishPackage(::ffd::Package package,
                   /*no_residuals=*/spec.hasResiduals() ? 0 : 1,
                   static_cast<int32_t>(spec.getQueryTokens()),
                   static_cast<int32_t>(spec.getCentre()),
-                  facts.refined ? FFD_PSEUDO_MAX_REFINED : FFD_PSEUDO_MAX_SCAN};
+                  static_cast<int16_t>(facts.refined),
+                  facts.certificate};
   std::string bytes;
   ::ffd::Status status = package.serialize(bytes);
   if (!status.ok()) {

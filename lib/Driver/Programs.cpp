@@ -57,15 +57,18 @@ func.func @decode(%q: !query, %thumbnails: memref<?x?x$TBxi8>,
     %smax: memref<?x?x$PDx$E>, %tail_k: memref<?x?x?x$Dx$E>,
     %tail_v: memref<?x?x?x$Vx$E>, %pages: memref<?x?xi32>,
     %lengths: memref<?xi32>, %lag: i32$CARG, %delta: tensor<?xf32>,
-    %sm_scale: f32, %out: !out, %lse: !heads_f32, %kept: !mask)
-    -> (!out, !heads_f32, !mask) {
+    %sm_scale: f32, %out: !out, %lse: !heads_f32, %kept: !mask$SARG)
+    -> (!out, !heads_f32, !mask$SRES) {
   %cache = ffd.cache.view thumbnails(%thumbnails) residuals(%residuals)
       values(%values) smax(%smax) tails(%tail_k, %tail_v) pages(%pages)
       lengths(%lengths) lag(%lag)$CVIEW
       : memref<?x?x$TBxi8>, memref<?x?x$RBxi8>, memref<?x?x$VNx$E>,
         memref<?x?x$PDx$E>, memref<?x?x?x$Dx$E>, memref<?x?x?x$Vx$E>,
         memref<?x?xi32>, memref<?xi32> -> !cache
-  %c0 = arith.constant 0 : index
+$BODY}
+)mlir";
+
+static const char stepsText[] = R"mlir(  %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %c2 = arith.constant 2 : index
   %batch = tensor.dim %lse, %c0 : !heads_f32
@@ -84,9 +87,15 @@ func.func @decode(%q: !query, %thumbnails: memref<?x?x$TBxi8>,
       outs(%kept : !mask) -> !mask
   %o, %l = ffd.attend ins(%q, %cache, %mask, %sm_scale : !query, !cache, !mask)
       outs(%out, %lse : !out, !heads_f32) -> !out, !heads_f32
-  return %o, %l, %mask : !out, !heads_f32, !mask
-}
-)mlir";
+  return %o, %l, %mask : !out, !heads_f32, !mask)mlir";
+
+/// With a certificate, which no step hands on.
+static const char fusedText[] =
+    R"mlir(  %o, %l, %mask, %s = ffd.decode $SELECTOR
+      ins(%q, %cache, %delta, %sm_scale : !query, !cache, tensor<?xf32>)
+      outs(%out, %lse, %kept, %skipped : !out, !heads_f32, !mask, !heads_f32)
+      -> !out, !heads_f32, !mask, !heads_f32
+  return %o, %l, %mask, %s : !out, !heads_f32, !mask, !heads_f32)mlir";
 
 static const char exactText[] = R"mlir(
 !query = tensor<?x?x$Dx$E>
@@ -156,9 +165,13 @@ OwningOpRef<ModuleOp> mlir::ffd::buildProgram(MLIRContext *context,
   std::string specText;
   llvm::raw_string_ostream(specText) << spec;
   const bool centred = spec.hasCentre();
+  const bool certified = getCertificate(rule) != Certificate::none;
   // Longer names first: $TB must not be read as $T. $D and $E are in others'
   // text.
   std::pair<StringRef, std::string> replacements[] = {
+      {"$BODY", certified ? fusedText : stepsText},
+      {"$SARG", certified ? ", %skipped: !heads_f32" : ""},
+      {"$SRES", certified ? ", !heads_f32" : ""},
       {"$CARG", centred ? ", %centre: memref<?x?x$Dx$E>" : ""},
       {"$CVIEW", centred ? " centre(%centre : memref<?x?x$Dx$E>)" : ""},
       {"$SELECTOR", selector.str()},

@@ -89,8 +89,7 @@ bool EmulatedKernel::lower(const Options &options, std::string &error) {
       program == Program::Exact ? mlir::ffd::Program::Exact
                                 : mlir::ffd::Program::Decode,
       attribute,
-      options.selector.empty() ? Selector().attribute(spec.pseudo_max)
-                               : options.selector);
+      options.selector.empty() ? Selector().attribute(spec) : options.selector);
   if (!nvvm)
     return false;
   mlir::PassManager passes(&context);
@@ -166,6 +165,7 @@ public:
     }
     output(args.out, x.out, "out");
     output(args.lse, x.lse, "lse");
+    output(args.skipped_lse, x.skippedLse, "skipped_lse");
     output(args.kept, x.kept, "kept");
     output(args.kept_count, host.kept_count ? rows * 8 : 0, "kept_count");
     workspace = &add(nullptr, workspaceBytes, "workspace", /*readOnly=*/false);

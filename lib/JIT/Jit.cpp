@@ -118,6 +118,12 @@ int ffdJitCompile(const ffdSpec *spec, const char *target, const char *program,
                             std::to_string(spec->pseudo_max) +
                             ", expected FFD_PSEUDO_MAX_SCAN or "
                             "FFD_PSEUDO_MAX_REFINED");
+  if (spec->certificate < FFD_CERTIFICATE_NONE ||
+      spec->certificate > FFD_CERTIFICATE_NOISE)
+    return fail(result, "spec has certificate " +
+                            std::to_string(spec->certificate) +
+                            ", expected FFD_CERTIFICATE_NONE, "
+                            "FFD_CERTIFICATE_PLAIN or FFD_CERTIFICATE_NOISE");
   auto emit = [&] { return emitError(UnknownLoc::get(&context)); };
   SpecAttr attr = getSpecAttr(&context, *spec, emit);
   if (!attr || !attr.isComplete())
@@ -126,9 +132,8 @@ int ffdJitCompile(const ffdSpec *spec, const char *target, const char *program,
   options.fuse = !split;
   options.anyRule = true;
   // The rule of the specification, unless there is another one.
-  const std::string rule = selector.empty()
-                               ? ::ffd::Selector().attribute(spec->pseudo_max)
-                               : selector.str();
+  const std::string rule =
+      selector.empty() ? ::ffd::Selector().attribute(*spec) : selector.str();
   OwningOpRef<ModuleOp> module = buildProgram(&context, which, attr, rule);
   if (!module)
     return fail(result, messages);

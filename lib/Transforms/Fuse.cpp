@@ -131,6 +131,9 @@ struct DecomposeDecode : OpRewritePattern<DecodeOp> {
                                 PatternRewriter &rewriter) const override {
     if (!decode.getOutResult())
       return rewriter.notifyMatchFailure(decode, "not on tensors");
+    if (decode.getSkippedLse())
+      return rewriter.notifyMatchFailure(
+          decode, "a certificate sums over tokens, which no step hands on");
     Location loc = decode.getLoc();
     auto sizeOf = [&](Value v, int64_t axis) {
       return tensor::getMixedSize(rewriter, loc, v, axis);

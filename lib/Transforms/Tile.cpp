@@ -95,9 +95,10 @@ static LogicalResult tileDecode(DecodeOp op) {
     threshold = program.threshold(rowMax, op.getDelta());
   }
   Value worklist = program.select(op.getCache(), threshold, op.getKept(),
-                                  isRefined(op.getSelector()));
+                                  isRefined(op.getSelector()),
+                                  getCertificate(op.getSelector()));
   program.finish(program.attend(op.getCache(), worklist), op.getOut(),
-                 op.getLse(), op.getCache());
+                 op.getLse(), op.getCache(), op.getSkippedLse());
   op.erase();
   return success();
 }

@@ -46,15 +46,20 @@ void TileProgram::loadQuery(Value memory, Value smScale, Value cache) {
 
 Value TileProgram::distribute(Domain domain, ValueRange over, Combiner combiner,
                               Value init, Type result, TypeRange extraArguments,
-                              function_ref<Value(ValueRange)> body) {
-  auto op = TileDistributeOp::create(b, result, domain, over, combiner, init);
+                              function_ref<Value(ValueRange)> body,
+                              Type skippedType) {
+  auto op = TileDistributeOp::create(b, result, skippedType, domain, over,
+                                     combiner, init);
   SmallVector<Type> arguments{b.getIndexType()};
   llvm::append_range(arguments, extraArguments);
   OpBuilder::InsertionGuard guard(b);
   Block *block =
       b.createBlock(&op.getRegion(), {}, arguments,
                     SmallVector<Location>(arguments.size(), b.getLoc()));
-  TileYieldOp::create(b, body(block->getArguments()));
+  Value value = body(block->getArguments());
+  TileYieldOp::create(b, value, skippedType ? skipped : Value());
+  if (skippedType)
+    skipped = op.getSkipped();
   return op.getResult();
 }
 
@@ -91,15 +96,17 @@ Value TileProgram::threshold(Value rowMax, Value delta) {
 }
 
 Value TileProgram::select(Value cache, Value threshold, Value kept,
-                          bool keepEnds) {
+                          bool keepEnds, Certificate certificate) {
+  const bool certified = certificate != Certificate::none;
   return distribute(
       Domain::share, {blocks, split, splits}, Combiner::append, {},
-      type<WorklistType>(), {}, [&](ValueRange arguments) -> Value {
-        Value mask;
+      type<WorklistType>(), {},
+      [&](ValueRange arguments) -> Value {
+        Value mask, codes, scores;
         if (threshold) {
-          Value codes = TileLoadThumbnailOp::create(b, type<ThumbnailType>(),
-                                                    cache, row, arguments[0]);
-          Value scores =
+          codes = TileLoadThumbnailOp::create(b, type<ThumbnailType>(), cache,
+                                              row, arguments[0]);
+          scores =
               TileScanOp::create(b, type<ScoresType>(), query, codes, Value());
           mask = TileReachOp::create(b, type<MaskType>(), scores, threshold);
         } else {
@@ -108,10 +115,15 @@ Value TileProgram::select(Value cache, Value threshold, Value kept,
         if (keepEnds)
           mask = TileKeepEndsOp::create(b, type<MaskType>(), mask, arguments[0],
                                         blocks);
+        if (certified)
+          skipped = TileSkippedOp::create(
+              b, type<SkippedType>(), query, codes, scores, threshold, mask,
+              /*noise=*/certificate == Certificate::noise);
         if (kept)
           TileStoreKeptOp::create(b, mask, kept, row, arguments[0]);
         return mask;
-      });
+      },
+      certified ? type<SkippedType>() : Type());
 }
 
 Value TileProgram::rank(Value cache) {
@@ -173,11 +185,12 @@ Value TileProgram::attendTail(Value keys, Value values, Value state) {
       });
 }
 
-void TileProgram::finish(Value state, Value out, Value lse, Value cache) {
-  if (cache && spec.hasCentre())
-    TileFinishOp::create(b, state, out, lse, row, split, splits, query, cache);
-  else
-    TileFinishOp::create(b, state, out, lse, row, split, splits);
+void TileProgram::finish(Value state, Value out, Value lse, Value cache,
+                         Value skippedLse) {
+  const bool centred = cache && spec.hasCentre();
+  TileFinishOp::create(b, state, out, lse, row, split, splits,
+                       centred ? query : Value(), centred ? cache : Value(),
+                       skippedLse ? skipped : Value(), skippedLse);
 }
 
 void TileProgram::append(AppendOp op) {

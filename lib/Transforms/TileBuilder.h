@@ -37,7 +37,9 @@ struct TileProgram {
   /// The work list of blocks that reach the threshold (null: all of them),
   /// maybe with both ends of the row in any case; their masks are stored to
   /// `kept`, where given.
-  Value select(Value cache, Value threshold, Value kept, bool keepEnds);
+  /// A certificate also gives the mass that is skipped: `skipped`.
+  Value select(Value cache, Value threshold, Value kept, bool keepEnds,
+               Certificate certificate = Certificate::none);
   /// The ranking of the row's selection blocks; the row is one piece.
   Value rank(Value cache);
   /// Stores the blocks that a rule over the whole row keeps.
@@ -49,8 +51,10 @@ struct TileProgram {
   Value attendTail(Value keys, Value values, Value state);
   Value init();
   /// Writes output and lse; with a cache, lse is that of the keys themselves
-  /// where those of the cache are centred.
-  void finish(Value state, Value out, Value lse, Value cache = {});
+  /// where those of the cache are centred. `skippedLse`, where given, receives
+  /// the skipped mass.
+  void finish(Value state, Value out, Value lse, Value cache = {},
+              Value skippedLse = {});
   /// The whole of an append, after begin().
   void append(AppendOp op);
 
@@ -60,14 +64,15 @@ private:
     return T::get(b.getContext(), spec);
   }
   /// Builds a distribute loop; `body` gets the block arguments and returns what
-  /// is yielded.
+  /// is yielded. With `skippedType` it leaves what an iteration skips in
+  /// `skipped`, where that of the loop is afterwards.
   Value distribute(Domain domain, ValueRange over, Combiner combiner,
                    Value init, Type result, TypeRange extraArguments,
-                   function_ref<Value(ValueRange)> body);
+                   function_ref<Value(ValueRange)> body, Type skippedType = {});
 
   ImplicitLocOpBuilder b;
   SpecAttr spec;
-  Value row, split, splits, blocks, tail, query;
+  Value row, split, splits, blocks, tail, query, skipped;
 };
 
 } // namespace mlir::ffd

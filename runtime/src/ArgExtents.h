@@ -25,7 +25,7 @@ struct ArgExtents {
   int64_t q = 0, thumbnails = 0, residuals = 0, values = 0, smax = 0;
   int64_t centre = 0;
   int64_t tailK = 0, tailV = 0, pageTable = 0, lengths = 0, delta = 0;
-  int64_t out = 0, lse = 0, kept = 0;
+  int64_t out = 0, lse = 0, kept = 0, skippedLse = 0;
 };
 
 /// checkArgs(), and the sizes.

@@ -193,6 +193,8 @@ private:
       FFD_RETURN_IF_ERROR(checkPointer("kept_count", a.kept_count, 8));
     if (a.lse)
       FFD_RETURN_IF_ERROR(checkPointer("lse", a.lse, 4));
+    if (certified())
+      FFD_RETURN_IF_ERROR(checkPointer("skipped_lse", a.skipped_lse, 4));
     if (a.workspace)
       FFD_RETURN_IF_ERROR(checkPointer("workspace", a.workspace, 16));
     if (sparse)
@@ -250,9 +252,12 @@ private:
     x.lengths = int64_t(a.batch) * 4;
     x.delta = sparse ? int64_t(a.batch) * 4 : 0;
     x.lse = a.lse ? outputs * 4 : 0;
+    x.skippedLse = certified() ? outputs * 4 : 0;
     return Status::success();
   }
 
+  /// Without a certificate the field may be beyond the caller's struct.
+  bool certified() const { return sparse && spec.certificate && a.skipped_lse; }
   bool centred() const { return sparse && spec.centre != FFD_CENTRE_NONE; }
 
   /// The exact ends of the tails: the longest one need not be the last.

@@ -34,7 +34,8 @@ struct CudaKernel::State {
   int threads = 0, sharedBytes = 0, ctasPerSm = 0;
 
   CudaBuffer q, thumbnails, residuals, values, smax, centre, tailK, tailV,
-      pageTable, lengths, delta, out, lse, kept, keptCount, workspace, plan;
+      pageTable, lengths, delta, out, lse, kept, keptCount, skippedLse,
+      workspace, plan;
   ffdDecodeArgs device = {}; ///< what launches get
   ArgExtents extents;
   bool resident = false;
@@ -157,6 +158,13 @@ Status CudaKernel::upload(const ffdDecodeArgs &args) {
   if (args.lse) {
     FFD_RETURN_IF_ERROR(s.put(s.lse, "lse", nullptr, x.lse, d.lse));
     FFD_RETURN_IF_ERROR(s.lse.fill(0xFF, x.lse));
+  }
+  if (x.skippedLse) {
+    FFD_RETURN_IF_ERROR(s.put(s.skippedLse, "skipped lse", nullptr,
+                              x.skippedLse, d.skipped_lse));
+    FFD_RETURN_IF_ERROR(s.skippedLse.fill(0xFF, x.skippedLse));
+  } else {
+    d.skipped_lse = nullptr;
   }
   // The kernel writes the mask of committed tokens only; the rest comes back
   // as the caller had it.
@@ -294,6 +302,9 @@ Status CudaKernel::download(const ffdDecodeArgs &args) {
   FFD_RETURN_IF_ERROR(s.out.download(args.out, s.extents.out));
   if (args.lse && s.device.lse)
     FFD_RETURN_IF_ERROR(s.lse.download(args.lse, s.extents.lse));
+  if (s.device.skipped_lse)
+    FFD_RETURN_IF_ERROR(
+        s.skippedLse.download(args.skipped_lse, s.extents.skippedLse));
   if (args.kept && s.device.kept)
     FFD_RETURN_IF_ERROR(s.kept.download(args.kept, s.extents.kept));
   if (args.kept_count && s.device.kept_count)

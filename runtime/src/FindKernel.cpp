@@ -167,6 +167,17 @@ public:
           "'ffdSpec' field 'pseudo_max' is 1 (refined) for program '" +
           std::string(programName(options.program)) + "' and selector '" +
           options.selector.name() + "', expected a decode with 'top_delta'");
+    if (spec.certificate &&
+        (options.program != Program::Decode ||
+         options.selector.rule != Rule::TopDelta || options.selector.split))
+      return Status::invalid(
+          "'ffdSpec' field 'certificate' is " +
+          std::to_string(spec.certificate) + " (" +
+          certificateName(spec.certificate) + ") for program '" +
+          programName(options.program) + "' and selector '" +
+          options.selector.name() + "'" +
+          (options.selector.split ? " in split execution" : "") +
+          ", expected a fused decode with 'top_delta'");
     FFD_RETURN_IF_ERROR(listTargets());
     if (options.passedOver)
       options.passedOver->clear();
@@ -385,7 +396,7 @@ private:
                     what + " needs the compiler library, which was not asked");
     std::shared_ptr<const Jit> jit;
     FFD_RETURN_IF_ERROR(loadJit(options.jitPath, jit));
-    const std::string attribute = " " + selector.attribute(spec.pseudo_max);
+    const std::string attribute = " " + selector.attribute(spec);
     std::shared_ptr<ffdJitResult> first, second;
     if (!selector.split) {
       FFD_RETURN_IF_ERROR(compile(*jit, "decode" + attribute, first));

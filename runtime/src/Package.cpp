@@ -47,6 +47,7 @@ enum Key {
   QueryTokens,
   Centre,
   PseudoMax,
+  CertificateKey,
   Threads,
   SharedBytes,
   CtasPerSm,
@@ -55,10 +56,11 @@ enum Key {
   KeyCount
 };
 constexpr const char *kKeys[KeyCount] = {
-    "abi",         "kind",         "program",      "target",       "entry",
-    "head_dim",    "value_dim",    "group",        "element",      "scan_bits",
-    "quant_block", "select_block", "query_tokens", "centre",       "pseudo_max",
-    "threads",     "shared_bytes", "ctas_per_sm",  "crc32",        "payload"};
+    "abi",         "kind",         "program",      "target",      "entry",
+    "head_dim",    "value_dim",    "group",        "element",     "scan_bits",
+    "quant_block", "select_block", "query_tokens", "centre",      "pseudo_max",
+    "certificate", "threads",      "shared_bytes", "ctas_per_sm", "crc32",
+    "payload"};
 /// By ffdPseudoMax.
 constexpr const char *kPseudoMaxima[] = {"scan", "refined"};
 
@@ -233,6 +235,15 @@ private:
         text[PseudoMax] != kPseudoMaxima[1])
       return badField(PseudoMax, "scan or refined");
     spec.pseudo_max = text[PseudoMax] == kPseudoMaxima[FFD_PSEUDO_MAX_REFINED];
+    bool estimates = false;
+    for (int16_t certificate :
+         {FFD_CERTIFICATE_NONE, FFD_CERTIFICATE_PLAIN, FFD_CERTIFICATE_NOISE})
+      if (text[CertificateKey] == certificateName(certificate)) {
+        spec.certificate = certificate;
+        estimates = true;
+      }
+    if (!estimates)
+      return badField(CertificateKey, "none, plain or noise");
     Status valid = checkSpec(spec);
     if (!valid.ok())
       return corrupt("is invalid: " + valid.message());
@@ -332,6 +343,7 @@ Status Package::serialize(std::string &bytes) const {
   text[QueryTokens] = std::to_string(queryTokens(spec));
   text[Centre] = centreName(spec.centre);
   text[PseudoMax] = kPseudoMaxima[spec.pseudo_max == FFD_PSEUDO_MAX_REFINED];
+  text[CertificateKey] = certificateName(spec.certificate);
   text[Threads] = std::to_string(threads);
   text[SharedBytes] = std::to_string(sharedBytes);
   text[CtasPerSm] = std::to_string(ctasPerSm);

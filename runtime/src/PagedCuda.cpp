@@ -238,6 +238,7 @@ Status PagedCache::decodeOnGpu(const ffdDecodeBatch &batch, uint64_t capture,
   a.q_token_stride = tokenStride(batch);
   a.out = batch.out;
   a.lse = batch.lse;
+  a.skipped_lse = batch.skipped_lse;
   FFD_RETURN_IF_ERROR(planDecode(batch, capture, stream, a));
   return kernels->cuda->launchResidentOn(stream, a);
 }

@@ -74,6 +74,9 @@ Status PagedCache::decode(const ffdDecodeBatch &given, void *stream) {
     return badField("q_head_stride", std::to_string(batch.q_head_stride),
                     "at least the " + std::to_string(shape.spec.head_dim) +
                         " channels of a head");
+  if (batch.skipped_lse && !shape.spec.certificate)
+    return badField("skipped_lse", "given",
+                    "NULL: the cache's spec has certificate 0 (none)");
   if (!kernels)
     FFD_RETURN_IF_ERROR(owner->kernels(shape.spec, kernels));
   uint64_t capture = 0;
@@ -132,6 +135,8 @@ Status PagedCache::decodeOnCpu(const ffdDecodeBatch &batch,
     a.out =
         batch.out ? batch.out + i * queryHeads * shape.spec.value_dim : nullptr;
     a.lse = batch.lse ? batch.lse + i * queryHeads : nullptr;
+    a.skipped_lse =
+        batch.skipped_lse ? batch.skipped_lse + i * queryHeads : nullptr;
     a.splits = pickSplits(shape.spec, shape.heads, length,
                           threads == 1 ? 1 : 4 * threads);
     int64_t needed;

@@ -48,11 +48,15 @@ int32_t Selector::defaultPseudoMax(bool residuals) const {
                                              : FFD_PSEUDO_MAX_SCAN;
 }
 
-std::string Selector::attribute(int32_t pseudoMax) const {
+std::string Selector::attribute(int32_t pseudoMax, int32_t certificate) const {
   switch (rule) {
-  case Rule::TopDelta:
-    return pseudoMax ? "#ffd.top_delta<pseudo_max = refined>"
-                     : "#ffd.top_delta";
+  case Rule::TopDelta: {
+    std::string text = pseudoMax ? "pseudo_max = refined" : "";
+    if (certificate)
+      text += std::string(pseudoMax ? ", " : "") +
+              "certificate = " + certificateName(certificate);
+    return text.empty() ? "#ffd.top_delta" : "#ffd.top_delta<" + text + ">";
+  }
   case Rule::TopK:
     return "#ffd.top_k<" + std::to_string(k) + ">";
   case Rule::TopP: {

@@ -48,7 +48,8 @@ def compare_kept(got: np.ndarray, want: Result) -> tuple[int, str | None]:
 
 
 def compare(o: np.ndarray, lse: np.ndarray, kept: np.ndarray, want: Result, spec: Spec,
-            layer: str = "", dense: Result | None = None) -> Verdict:
+            layer: str = "", dense: Result | None = None,
+            skipped: np.ndarray | None = None) -> Verdict:
     """With `dense`, the result also has to be close to exact attention, which
     only a run that keeps everything is."""
     differing, problem = compare_kept(kept, want)
@@ -57,6 +58,8 @@ def compare(o: np.ndarray, lse: np.ndarray, kept: np.ndarray, want: Result, spec
     problem = problem or measures.disagreement(
         o, lse, want.o, want.lse, measures.SPARSE[element],
         want.score_bar if spec.scan_bits == 2 else None)
+    if spec.certificate != "none" and not problem:
+        problem = measures.skipped_disagreement(skipped, want.skipped, want.shift)
     if dense and not problem:
         problem = measures.disagreement(o, lse, dense.o, dense.lse, measures.DENSE[element])
         problem = problem and f"against exact attention: {problem}"
@@ -83,12 +86,13 @@ def check(source: str | Path, result: str | Path, spec: Spec) -> list[Verdict]:
         inputs = [element.round(t.values) for t in (q, k, v)]
         want = decode(*inputs, lengths, case)
         dense = decode(*inputs, lengths, case, dense=True) if spec.delta == np.inf else None
-        missing = [n for n in ("o", "lse", "kept") if prefix + n not in got]
+        names = ["o", "lse", "kept"] + ["skipped_lse"] * (spec.certificate != "none")
+        missing = [n for n in names if prefix + n not in got]
         if missing:
             verdicts.append(Verdict(prefix, 0, -1, np.nan, np.nan, f"no tensor {missing} in output"))
             continue
-        o, lse, kept = (got[prefix + n].values for n in ("o", "lse", "kept"))
-        verdicts.append(compare(o, lse, kept, want, case, prefix, dense))
+        o, lse, kept, *rest = (got[prefix + n].values for n in names)
+        verdicts.append(compare(o, lse, kept, want, case, prefix, dense, *rest))
     return verdicts
 
 
@@ -102,6 +106,7 @@ def main() -> None:
     parser.add_argument("--scan-bits", type=int, default=2)
     parser.add_argument("--residual-bits", type=int, default=8)
     parser.add_argument("--pseudo-max", help="as of ffd-run, with the same default")
+    parser.add_argument("--certificate", default="none", help="as of ffd-run")
     parser.add_argument("--lag", type=int, default=0)
     parser.add_argument("--centre", default="none", help="as of ffd-run")
     parser.add_argument("--selector", default="top_delta", help="as of ffd-run")
@@ -111,7 +116,8 @@ def main() -> None:
     spec = Spec(delta=args.delta, select_block=args.select_block, scan_bits=args.scan_bits,
                 lag=args.lag, selector=rule, parameter=float(parameter or 0),
                 residual_bits=args.residual_bits, centre=args.centre,
-                pseudo_max=args.pseudo_max or ("refined" if refines else "scan"))
+                pseudo_max=args.pseudo_max or ("refined" if refines else "scan"),
+                certificate=args.certificate)
     verdicts = check(args.input, args.output, spec)
     print("| layer | kept | differing | relative error | lse error | |\n" + "| ---: " * 5 + "| --- |")
     for v in verdicts:

@@ -42,6 +42,7 @@ class Spec:
     residual_bits: int = 8  # or 0: attention over the thumbnails alone
     centre: str = "none"  # or "row": keys relative to the mean of block 0
     pseudo_max: str = "scan"  # or "refined", of top_delta
+    certificate: str = "none"  # or "plain", "noise", of top_delta
 
     @property
     def scans_keys(self) -> bool:
@@ -342,6 +343,27 @@ def select(scores: Scores, spec: Spec | None = None) -> np.ndarray:
     return kept
 
 
+def skipped_mass(scores: Scores, parts: Split, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """cert_c1 to cert_c3: the least and the largest skipped_lse [R, G] for kept
+    [R, blocks]; what centre_c4 adds is not in them."""
+    spec, query = scores.spec, scores.query
+    skipped = ~np.repeat(kept, spec.select_block, axis=-1)[:, None]  # [R, 1, T]
+    with np.errstate(all="ignore"):
+        F = query.F.astype(np.float64)[..., None]
+        a = F * scores.a_int
+        if spec.certificate == "noise":  # cert_c2
+            Q = fold(query, parts.scales, spec).astype(np.float64)
+            a = a - np.repeat(F ** 2 / 6 * (Q ** 2).sum(axis=-1), spec.quant_block, axis=-1)
+        a = np.where(skipped, a, -np.inf)
+        top = a.max(axis=-1, initial=-np.inf)
+        none = np.isneginf(top)
+        total = np.where(skipped, np.exp(a - np.where(none, 0, top)[..., None]), 0).sum(axis=-1)
+        least = np.where(none, -np.inf, top + np.log(total))
+        floor = np.log(skipped.sum(axis=-1)) - 126 * np.log(2)  # cert_c3
+        floor = floor + F[..., 0] * thresholds(scores, spec.delta)
+        return least, np.where(none, -np.inf, np.logaddexp(least, floor))
+
+
 def top_p_margin(scores: Scores, spec: Spec) -> float:
     """How near the mass of any number of blocks comes to the share p of
     #ffd.top_p: nearer than 1e-5 the set may differ by a block."""
@@ -433,6 +455,11 @@ class Row:
         o, lse = attend(self.q, self._keys, self.v, mask, self.sm_scale)
         return o, np.where(np.isneginf(lse), lse, lse + self.shift)  # centre_c4
 
+    def skipped(self, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Bounds of skipped_lse [R, G]."""
+        return tuple(np.where(np.isneginf(x), x, x + self.shift)
+                     for x in skipped_mass(self.scores, self.parts, kept))
+
     def dense(self) -> tuple[np.ndarray, np.ndarray]:
         """Exact attention on the unsplit K."""
         return attend(self.q, self.k, self.v, self.visible, self.sm_scale)
@@ -452,6 +479,8 @@ class Result:
     kept: np.ndarray  # [B, Hkv, blocks] uint8, zero-padded
     selectable: np.ndarray  # [B], selection blocks of the committed tokens
     score_bar: np.ndarray  # [B, Hq]
+    skipped: tuple[np.ndarray, np.ndarray]  # [B, Hq] each: bounds of skipped_lse; or [B, n, Hq]
+    shift: np.ndarray  # likewise: the size of what centre_c4 adds, for its bar
 
 
 def rows_of(q: np.ndarray, k: np.ndarray, v: np.ndarray, lengths: np.ndarray, spec: Spec):
@@ -488,7 +517,8 @@ def decode(q: np.ndarray, k: np.ndarray, v: np.ndarray, lengths: np.ndarray | No
     selectable *= spec.quant_block // spec.select_block
     o = np.zeros((B, *heads, v.shape[-1]))
     lse = np.zeros((B, *heads))
-    score_bar = np.zeros_like(lse)
+    score_bar, shift = np.zeros_like(lse), np.zeros_like(lse)
+    skipped = [np.full_like(lse, -np.inf) for _ in range(2)]
     kept = np.zeros((B, Hkv, int(selectable.max(initial=0))), np.uint8)
     for some, head, row in rows_of(q, k, v, lengths, spec):
         chosen = row.select()
@@ -498,6 +528,11 @@ def decode(q: np.ndarray, k: np.ndarray, v: np.ndarray, lengths: np.ndarray | No
         o[some, head] = out[0].reshape(*shape, -1)
         lse[some, head] = out[1].reshape(shape)
         score_bar[some, head] = row.score_bar().reshape(shape)
+        shift[some, head] = np.abs(row.shift).reshape(shape)
+        if spec.certificate != "none":
+            for bound, mine in zip(skipped, row.skipped(chosen)):
+                bound[some, head] = mine.reshape(shape)
     by_token = [x.swapaxes(1, 2).reshape(*q.shape[:-1], *x.shape[4:])
-                for x in (o, lse, score_bar)]
-    return Result(by_token[0], by_token[1], kept, selectable, by_token[2])
+                for x in (o, lse, score_bar, shift, *skipped)]
+    return Result(by_token[0], by_token[1], kept, selectable, by_token[2],
+                  (by_token[4], by_token[5]), by_token[3])

@@ -75,3 +75,24 @@ def disagreement(got_o: np.ndarray, got_lse: np.ndarray, want_o: np.ndarray,
         at = np.unravel_index(np.argmax(error - bound), error.shape)
         return f"lse{[int(i) for i in at]} is off by {error[at]:.2e} > {bound[at]:.1e}"
     return None
+
+
+def skipped_disagreement(got: np.ndarray | None, bounds: tuple[np.ndarray, np.ndarray],
+                         shift: np.ndarray) -> str | None:
+    """Says what is wrong with skipped_lse [B, Hq], or None: between its bounds
+    (cert_c3) but for rounding, -inf exactly where nothing is skipped."""
+    least, most = bounds
+    if got is None or got.shape != least.shape:
+        return f"skipped_lse has shape {None if got is None else got.shape}, expected {least.shape}"
+    empty = np.isneginf(least)
+    if (np.isneginf(got) != empty).any() or not np.isfinite(got[~empty]).all():
+        at = tuple(np.argwhere((np.isneginf(got) != empty) | np.isnan(got))[0])
+        return f"skipped_lse{[int(i) for i in at]} is {got[at]}, expected {least[at]}"
+    least, most, got = (np.where(empty, 0, x) for x in (least, most, got))
+    slack = 2e-3 + 1e-6 * np.abs(most) + 1e-6 * np.abs(shift)
+    wrong = (got < least - slack) | (got > most + slack)
+    if wrong.any():
+        at = tuple(np.argwhere(wrong)[0])
+        return (f"skipped_lse{[int(i) for i in at]} is {got[at]}, expected {least[at]} to "
+                f"{most[at]}")
+    return None

@@ -39,12 +39,15 @@ def run(case: Case, spec: Spec, tmp_path, execution: str | None = None,
                f"--pseudo-max={spec.pseudo_max}", f"--target={target}"]
     if spec.scan_bits != 16:
         command.append(f"--residual-bits={spec.residual_bits}")
+    if spec.certificate != "none":
+        command.append(f"--certificate={spec.certificate}")
     if execution:
         command.append(f"--execution={execution}")
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, f"{' '.join(command)}\nexit {done.returncode}\n{done.stderr[-2000:]}"
     file = TensorFile(output)
-    return [file[n].values for n in ("o", "lse", "kept")]
+    names = ["o", "lse", "kept"] + ["skipped_lse"] * (spec.certificate != "none")
+    return [file[n].values for n in names]
 
 
 def reference(case: Case, spec: Spec):
@@ -54,7 +57,8 @@ def reference(case: Case, spec: Spec):
 def verify(case: Case, spec: Spec, tmp_path, execution: str | None = None, target: str = "cpu"):
     case.poison()
     want = reference(case, spec)
-    verdict = compare(*run(case, spec, tmp_path, execution, target), want, spec)
+    o, lse, kept, *skipped = run(case, spec, tmp_path, execution, target)
+    verdict = compare(o, lse, kept, want, spec, "", None, *skipped)
     assert not verdict.problem, f"{verdict.problem}\n{spec}\n{case.describe()}"
     return want
 

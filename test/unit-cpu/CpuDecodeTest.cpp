@@ -45,7 +45,7 @@ public:
     auto attribute = mlir::ffd::getSpecAttr(&context, spec);
     bool decode = program == Program::Decode;
     if (selector.empty())
-      selector = Selector().attribute(spec.pseudo_max);
+      selector = Selector().attribute(spec);
     auto module = mlir::ffd::buildProgram(&context,
                                           decode ? mlir::ffd::Program::Decode
                                                  : mlir::ffd::Program::Exact,
@@ -91,6 +91,7 @@ struct Result {
 static void clear(RandomCase &decode) {
   std::memset(decode.out.data(), 0xFF, size_t(decode.out.size()));
   std::memset(decode.lse.data(), 0xFF, size_t(decode.lse.size()));
+  std::memset(decode.skipped.data(), 0xFF, size_t(decode.skipped.size()));
   std::memset(decode.kept.data(), 0, size_t(decode.kept.size()));
 }
 
@@ -268,6 +269,66 @@ TEST_P(CpuDecodeTest, RefinedPseudoMax) {
       SCOPED_TRACE("delta " + std::to_string(delta));
       shape.delta = delta;
       RandomCase decode(shape, ++seed);
+      check(kernel, decode);
+    }
+  }
+}
+
+/// The estimate of what is skipped lies within its bounds (cert_c3): one piece
+/// and several, blocks kept in part, in whole and not at all, rows without any.
+TEST_P(CpuDecodeTest, Certificate) {
+  uint32_t seed = 120;
+  for (auto [headDim, group, element, bits, selectBlock, tokens, refined,
+             centre, kind] :
+       {std::tuple<int, int, int, int, int, int, int, int, int>{
+            128, 4, FFD_F16, 2, 16, 1, 0, 0, FFD_CERTIFICATE_PLAIN},
+        {128, 4, FFD_BF16, 2, 32, 1, 1, 1, FFD_CERTIFICATE_NOISE},
+        {80, 3, FFD_BF16, 8, 64, 3, 0, 0, FFD_CERTIFICATE_NOISE},
+        {64, 16, FFD_F16, 4, 128, 1, 1, 0, FFD_CERTIFICATE_PLAIN},
+        {256, 1, FFD_F16, 2, 16, 8, 0, 1, FFD_CERTIFICATE_NOISE}}) {
+    CaseShape shape;
+    shape.spec = makeSpec(headDim, 64, group, element, bits, selectBlock);
+    shape.spec.query_tokens = tokens;
+    shape.spec.pseudo_max = int16_t(refined);
+    shape.spec.centre = centre;
+    shape.spec.certificate = int16_t(kind);
+    SCOPED_TRACE(specName(shape.spec));
+    Kernel kernel(shape.spec, GetParam(), Program::Decode);
+    shape.lengths = {900, 0, 127, 128, 256, 300};
+    shape.lag = tokens - 1;
+    shape.pageSeed = 5;
+    shape.keySpread = 0.5;
+    for (float delta : {0.0f, 1.0f, std::numeric_limits<float>::infinity()}) {
+      SCOPED_TRACE("delta " + std::to_string(delta));
+      shape.delta = delta;
+      RandomCase decode(shape, ++seed);
+      if (tokens == 1) // so that something is skipped, whatever the heads
+        decode.oppose(0, 256, 640);
+      check(kernel, decode);
+      const ReferenceDecode oracle(shape.spec, decode.args);
+      int finite = 0;
+      for (int64_t row = 0; row < decode.cache->rows(); ++row) {
+        const int64_t s = row / shape.kvHeads, head = row % shape.kvHeads;
+        const ReferenceDecode::Row want = oracle.row(s, head);
+        for (int64_t g = 0; g < rowHeads(shape.spec); ++g) {
+          const double got =
+              decode.skipped.as<float>()[oracle.outputIndex(s, head, g)];
+          const double least = want.skippedLeast[size_t(g)],
+                       most = want.skippedMost[size_t(g)];
+          const double slack = 1e-5 * (1 + std::fabs(most));
+          if (std::isinf(least))
+            EXPECT_EQ(got, least) << "row " << row << " head " << g;
+          else
+            EXPECT_TRUE(got >= least - slack && got <= most + slack)
+                << "row " << row << " head " << g << ": " << got
+                << " instead of " << least << " to " << most;
+          finite += !std::isinf(least);
+        }
+      }
+      if (tokens == 1 || std::isinf(delta))
+        EXPECT_EQ(finite > 0, !std::isinf(delta));
+      // Who does not ask gets nothing, and the rest as before.
+      decode.args.skipped_lse = nullptr;
       check(kernel, decode);
     }
   }

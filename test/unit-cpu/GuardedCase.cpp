@@ -92,6 +92,10 @@ GuardedCase::GuardedCase(RandomCase &original, int splits, bool atEnd)
   std::memset(original.lse.data(), 0xFF, size_t(original.lse.size()));
   place(a.out, original.out.size(), false);
   place(a.lse, original.lse.size(), false);
+  if (spec.certificate) {
+    std::memset(original.skipped.data(), 0xFF, size_t(original.skipped.size()));
+    place(a.skipped_lse, original.skipped.size(), false);
+  }
   place(a.kept, keptBytes, false);
   const int64_t bytes = layout.workspaceBytes(cache.rows(), splits, spec.group);
   std::vector<uint8_t> workspace(size_t(bytes), 0xFF);
@@ -103,6 +107,9 @@ GuardedCase::GuardedCase(RandomCase &original, int splits, bool atEnd)
 void GuardedCase::copyResults() {
   std::memcpy(original.args.out, guarded.out, size_t(original.out.size()));
   std::memcpy(original.args.lse, guarded.lse, size_t(original.lse.size()));
+  if (original.args.skipped_lse)
+    std::memcpy(original.args.skipped_lse, guarded.skipped_lse,
+                size_t(original.skipped.size()));
   if (keptBytes)
     std::memcpy(original.args.kept, guarded.kept, size_t(keptBytes));
 }

@@ -96,6 +96,9 @@ TEST(Jit, WrongTargetsAndSpecsAreMessages) {
   bad = spec;
   bad.pseudo_max = 2;
   expect(messageOf(bad, "cpu"), "pseudo_max 2");
+  bad = spec;
+  bad.certificate = 3;
+  expect(messageOf(bad, "cpu"), "certificate 3");
   for (int32_t value : {INT32_MIN, -1, 0, 3, INT32_MAX})
     for (auto field :
          {&ffdSpec::head_dim, &ffdSpec::value_dim, &ffdSpec::group,

@@ -268,6 +268,51 @@ TEST(ApiDecode, DeltaPerSequenceAndStatistics) {
 }
 
 /// Merging the decodes of two ranges gives the decode of both.
+/// Skipped mass of every sequence of a batch, where asked for; only of a cache
+/// whose specification has a certificate.
+TEST(ApiDecode, SkippedMass) {
+  ffdCacheOptions options = ApiCase::small();
+  options.spec.certificate = FFD_CERTIFICATE_NOISE;
+  options.delta = 0.5f;
+  ApiCase c(options);
+  const int32_t a = c.create(), b = c.create(), d = c.create();
+  ASSERT_EQ(c.append({a, b, d}, {700, 0, 100}), FFD_SUCCESS);
+  const std::vector<int32_t> order = {d, a, b};
+  const std::vector<uint16_t> q = c.queries(3);
+  HostBuffer query, out, skipped;
+  ASSERT_TRUE(query.allocate("q", int64_t(q.size()) * 2, 0).ok());
+  std::memcpy(query.data(), q.data(), q.size() * 2);
+  const int64_t heads = c.queryHeads();
+  ASSERT_TRUE(
+      out.allocate("out", 3 * heads * options.spec.value_dim * 4, 0xFF).ok());
+  ASSERT_TRUE(skipped.allocate("skipped", 3 * heads * 4, 0xFF).ok());
+  ffdDecodeBatch batch;
+  ffdDecodeBatchInit(&batch);
+  batch.count = 3;
+  batch.sequences = order.data();
+  batch.q = query.data();
+  batch.out = out.as<float>();
+  batch.skipped_lse = skipped.as<float>();
+  FFD_OK(ffdDecode(c.cache, &batch, nullptr));
+  const float *mass = skipped.as<float>();
+  for (int64_t h = 0; h < heads; ++h) {
+    EXPECT_EQ(mass[h], -INFINITY) << h;               // no committed block
+    EXPECT_TRUE(std::isfinite(mass[heads + h])) << h; // some are skipped
+    EXPECT_EQ(mass[2 * heads + h], -INFINITY) << h;   // empty
+  }
+  c.check({a, d, b});
+
+  ApiCase plain(ApiCase::small());
+  const int32_t e = plain.create();
+  ASSERT_EQ(plain.append({e}, {100}), FFD_SUCCESS);
+  batch.count = 1;
+  batch.sequences = &e;
+  EXPECT_EQ(ffdDecode(plain.cache, &batch, nullptr), FFD_INVALID_ARGUMENT);
+  EXPECT_STREQ(ffdLastErrorMessage(),
+               "'ffdDecodeBatch' field 'skipped_lse' is given, expected NULL: "
+               "the cache's spec has certificate 0 (none)");
+}
+
 TEST(ApiDecode, Merge) {
   const float out0[] = {1, 2, 5, 5}, out1[] = {3, 6, 7, 7};
   const float inf = std::numeric_limits<float>::infinity();

@@ -38,6 +38,7 @@ FFD_TEST_AT(ffdAppendBatch, k, 40);
 FFD_TEST_AT(ffdAppendBatch, channel_stride, 88);
 FFD_TEST_AT(ffdDecodeBatch, q, 24);
 FFD_TEST_AT(ffdDecodeBatch, lse, 56);
+FFD_TEST_AT(ffdDecodeBatch, skipped_lse, 72);
 _Static_assert(sizeof(ffdSpec) == 44, "has no size of its own");
 _Static_assert(sizeof(ffdLayerMemory) == 56, "has no size of its own");
 #endif

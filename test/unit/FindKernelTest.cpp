@@ -121,6 +121,26 @@ TEST_F(FindKernelTest, TargetsThatTheDeviceDoesNotRun) {
   }
 }
 
+TEST_F(FindKernelTest, ACertificateIsOfTopDeltaInOneKernel) {
+  spec.certificate = FFD_CERTIFICATE_PLAIN;
+  ASSERT_TRUE(findKernel(spec, options, kernel).ok());
+  EXPECT_EQ(kernel->spec().certificate, FFD_CERTIFICATE_PLAIN);
+  const auto refused = [&] {
+    EXPECT_NE(findKernel(spec, options, kernel)
+                  .message()
+                  .find("'certificate' is 1 (plain) for program"),
+              std::string::npos);
+  };
+  options.selector.split = true;
+  refused();
+  options.selector = Selector();
+  options.selector.rule = Rule::All;
+  refused();
+  options.selector = Selector();
+  options.program = Program::Exact;
+  refused();
+}
+
 TEST_F(FindKernelTest, ARefinedPseudoMaxIsOfTopDelta) {
   spec.pseudo_max = FFD_PSEUDO_MAX_REFINED;
   ASSERT_TRUE(findKernel(spec, options, kernel).ok());

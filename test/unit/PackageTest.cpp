@@ -97,6 +97,20 @@ TEST(Package, HoldsTheKindOfPseudoMax) {
                 "has pseudo_max 'best', expected scan or refined");
 }
 
+TEST(Package, HoldsTheCertificate) {
+  Package in = sample(), out;
+  in.spec.certificate = FFD_CERTIFICATE_NOISE;
+  const std::string bytes = bytesOf(in);
+  EXPECT_NE(bytes.find("\ncertificate=noise\n"), std::string::npos);
+  ASSERT_TRUE(Package::parse(bytes.data(), bytes.size(), "t", out).ok());
+  EXPECT_EQ(out.spec.certificate, FFD_CERTIFICATE_NOISE);
+  EXPECT_TRUE(out.spec != sample().spec);
+  EXPECT_EQ(in.fileName(),
+            "decode-d128-v128-g4-f16-b2-q128-s16-certnoise.sm_90a.ffdk");
+  expectMessage(edited("certificate=none", "certificate=sure"),
+                "has certificate 'sure', expected none, plain or noise");
+}
+
 TEST(Package, FileNameIsCanonical) {
   EXPECT_EQ(sample().fileName(),
             "decode-d128-v128-g4-f16-b2-q128-s16.sm_90a.ffdk");

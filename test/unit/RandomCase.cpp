@@ -91,6 +91,7 @@ void RandomCase::build() {
   const int64_t keptStride = cache->maxSelects() + 5;
   ASSERT_TRUE(out.allocate("out", outputs * spec.value_dim * 4, 0xFF).ok());
   ASSERT_TRUE(lse.allocate("lse", outputs * 4, 0xFF).ok());
+  ASSERT_TRUE(skipped.allocate("skipped lse", outputs * 4, 0xFF).ok());
   ASSERT_TRUE(kept.allocate("kept", cache->rows() * keptStride, 0).ok());
   args = {};
   cache->fill(args);
@@ -101,6 +102,7 @@ void RandomCase::build() {
   args.delta = delta.data();
   args.out = out.as<float>();
   args.lse = lse.as<float>();
+  args.skipped_lse = spec.certificate ? skipped.as<float>() : nullptr;
   args.kept = kept.data();
   args.kept_stride = keptStride;
   args.sm_scale = 1 / std::sqrt(float(spec.head_dim));

@@ -44,7 +44,7 @@ public:
   int64_t tokens = 0; ///< of K and V: some more than the longest length
   std::vector<uint16_t> k, v;
   std::unique_ptr<SplitCache> cache;
-  HostBuffer q, out, lse, kept;
+  HostBuffer q, out, lse, skipped, kept; ///< skipped: with a certificate
   std::vector<float> delta;
   ffdDecodeArgs args = {};
 

@@ -118,6 +118,7 @@ void ReferenceDecode::scan(int64_t sequence, int64_t head, Row &r) const {
       committedBlocks(spec, args.lengths[sequence], args.lag);
   const int64_t tokens = blocks * spec.quant_block;
   r.scores.assign(size_t(rowHeads(spec) * tokens), 0);
+  r.squares.assign(size_t(rowHeads(spec) * blocks), 0);
   if (r.nonFinite)
     return;
   for (int64_t block = 0; block < blocks; ++block) {
@@ -138,6 +139,8 @@ void ReferenceDecode::scan(int64_t sequence, int64_t head, Row &r) const {
         const double lo = std::nearbyint(128 * (y - hi));
         folded.push_back(int32_t(128 * hi + lo));
       }
+      for (const int32_t q : folded)
+        r.squares[size_t(g * blocks + block)] += double(q) * q;
       // scan_c2
       for (int64_t t = 0; t < spec.quant_block; ++t) {
         int64_t sum = 0;
@@ -289,17 +292,61 @@ void ReferenceDecode::attend(int64_t sequence, int64_t head, Row &r) const {
     for (int64_t i = 0; i < spec.value_dim; ++i)
       r.out.push_back(sums[size_t(g)].output(size_t(i)));
     double lse = sums[size_t(g)].lse();
-    if (spec.centre == FFD_CENTRE_ROW && lse > -INFINITY) { // centre_c4
-      const uint16_t *q = query(sequence, head, g);
-      const auto *centre =
-          static_cast<const uint16_t *>(args.centre) +
-          (sequence * args.kv_heads + head) * int64_t(spec.head_dim);
-      double sum = 0;
-      for (int64_t c = 0; c < spec.head_dim; ++c)
-        sum += double(toFloat(q[c])) * toFloat(centre[c]);
-      lse += args.sm_scale * sum;
-    }
+    if (lse > -INFINITY)
+      lse += centreScore(sequence, head, g);
     r.lse.push_back(lse);
+  }
+}
+
+double ReferenceDecode::centreScore(int64_t sequence, int64_t head,
+                                    int64_t g) const {
+  if (spec.centre != FFD_CENTRE_ROW)
+    return 0;
+  const uint16_t *q = query(sequence, head, g);
+  const auto *centre =
+      static_cast<const uint16_t *>(args.centre) +
+      (sequence * args.kv_heads + head) * int64_t(spec.head_dim);
+  double sum = 0;
+  for (int64_t c = 0; c < spec.head_dim; ++c)
+    sum += double(toFloat(q[c])) * toFloat(centre[c]);
+  return args.sm_scale * sum;
+}
+
+void ReferenceDecode::certify(int64_t sequence, int64_t head, Row &r) const {
+  if (!spec.certificate)
+    return;
+  const int64_t blocks =
+      committedBlocks(spec, args.lengths[sequence], args.lag);
+  const int64_t tokens = blocks * spec.quant_block;
+  for (int64_t g = 0; g < rowHeads(spec); ++g) {
+    const double unit = r.unit[size_t(g)];
+    std::vector<double> estimates;
+    for (int64_t t = 0; t < tokens; ++t) {
+      if (r.kept[size_t(t / spec.select_block)])
+        continue;
+      double c = 0; // cert_c2
+      if (spec.certificate == FFD_CERTIFICATE_NOISE)
+        c = unit * unit / 6 *
+            r.squares[size_t(g * blocks + t / spec.quant_block)];
+      estimates.push_back(unit * r.scores[size_t(g * tokens + t)] - c);
+    }
+    if (estimates.empty()) { // cert_c1
+      r.skippedLeast.push_back(-INFINITY);
+      r.skippedMost.push_back(-INFINITY);
+      continue;
+    }
+    const double top = *std::max_element(estimates.begin(), estimates.end());
+    double sum = 0;
+    for (const double estimate : estimates)
+      sum += std::exp(estimate - top);
+    const double least = top + std::log(sum);
+    // cert_c3
+    const double floor = unit * r.threshold[size_t(g)] - 126 * std::log(2.0) +
+                         std::log(double(estimates.size()));
+    const double high = std::max(least, floor), low = std::min(least, floor);
+    const double centre = centreScore(sequence, head, g);
+    r.skippedLeast.push_back(least + centre);
+    r.skippedMost.push_back(high + std::log1p(std::exp(low - high)) + centre);
   }
 }
 
@@ -319,6 +366,7 @@ ReferenceDecode::Row ReferenceDecode::row(int64_t sequence,
   scoreTail(sequence, head, r);
   select(sequence, r);
   attend(sequence, head, r);
+  certify(sequence, head, r);
   return r;
 }
 
@@ -332,6 +380,8 @@ void ReferenceDecode::run(int64_t index) const {
           float(r.out[size_t(g * spec.value_dim + i)]);
     if (args.lse)
       args.lse[place] = float(r.lse[size_t(g)]);
+    if (spec.certificate && args.skipped_lse)
+      args.skipped_lse[place] = float(r.skippedLeast[size_t(g)]);
   }
   for (size_t i = 0; args.kept && i < r.kept.size(); ++i)
     args.kept[index * args.kept_stride + int64_t(i)] = r.kept[i];
@@ -377,6 +427,8 @@ void ReferenceDecode::launchPlanned(const ffdDecodeArgs *args) {
     one.out += place * outs * l.valueDim;
     if (one.lse)
       one.lse += place * outs;
+    if (spec.certificate && one.skipped_lse)
+      one.skipped_lse += place * outs;
     if (one.kept)
       one.kept += slot * heads * args->kept_stride;
     ReferenceDecode(spec, one).run(piece.row % heads);

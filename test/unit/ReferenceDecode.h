@@ -40,6 +40,9 @@ public:
     std::vector<uint8_t> kept;                 ///< per selection block
     std::vector<double> out;                   ///< [head][value_dim]
     std::vector<double> lse;                   ///< per head
+    std::vector<double> squares; ///< [head][block] sum Q^2 of cert_c2
+    /// Per head with a certificate: the least and the largest skipped_lse.
+    std::vector<double> skippedLeast, skippedMost;
   };
   Row row(int64_t sequence, int64_t head) const;
   /// Where a head of a row (of any query token) has its output and lse.
@@ -61,6 +64,9 @@ private:
   void scoreTail(int64_t sequence, int64_t head, Row &r) const;
   void select(int64_t sequence, Row &r) const;
   void attend(int64_t sequence, int64_t head, Row &r) const;
+  void certify(int64_t sequence, int64_t head, Row &r) const;
+  /// What centre_c4 adds to the lse of a head; 0 over plain keys.
+  double centreScore(int64_t sequence, int64_t head, int64_t g) const;
 
   /// The element bits of q.
   const uint16_t *query(int64_t sequence, int64_t head, int64_t g) const;

@@ -44,6 +44,10 @@ void decode(const ffdSpec &spec, const ffdDecodeArgs *args, int64_t row,
     out[i] = float(r.out[i]);
   for (size_t g = 0; args->lse && g < r.lse.size(); ++g)
     args->lse[row * spec.group + int64_t(g)] = float(r.lse[g]);
+  for (size_t g = 0; spec.certificate && args->skipped_lse &&
+                     g < r.skippedLeast.size();
+       ++g)
+    args->skipped_lse[row * spec.group + int64_t(g)] = float(r.skippedLeast[g]);
   uint64_t count = 0;
   for (size_t i = 0; i < r.kept.size(); ++i) {
     count += r.kept[i];

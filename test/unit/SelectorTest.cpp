@@ -11,6 +11,8 @@
 
 #include "gtest/gtest.h"
 
+#include <cstring>
+
 using namespace ffd;
 
 static Status parse(const char *rule, const char *execution, Selector &to) {
@@ -110,6 +112,52 @@ TEST(Selector, AttributesOfThePseudoMax) {
   EXPECT_EQ(Selector().attribute(), "#ffd.top_delta");
   EXPECT_EQ(Selector().attribute(FFD_PSEUDO_MAX_REFINED),
             "#ffd.top_delta<pseudo_max = refined>");
+}
+
+TEST(Selector, AttributesOfTheCertificate) {
+  ffdSpec spec = {};
+  spec.certificate = FFD_CERTIFICATE_PLAIN;
+  EXPECT_EQ(Selector().attribute(spec), "#ffd.top_delta<certificate = plain>");
+  spec.certificate = FFD_CERTIFICATE_NOISE;
+  spec.pseudo_max = FFD_PSEUDO_MAX_REFINED;
+  EXPECT_EQ(Selector().attribute(spec),
+            "#ffd.top_delta<pseudo_max = refined, certificate = noise>");
+}
+
+TEST(Selector, SpecsWithACertificate) {
+  ffdSpec spec = makeSpec(2, 0);
+  spec.certificate = FFD_CERTIFICATE_PLAIN;
+  EXPECT_TRUE(checkSpec(spec).ok());
+  EXPECT_EQ(specName(spec), "d128-v128-g4-f16-b2-q128-s16-certplain");
+  EXPECT_TRUE(spec != makeSpec(2, 0));
+  EXPECT_TRUE(withoutRule(spec) == makeSpec(2, 0));
+  spec.pseudo_max = FFD_PSEUDO_MAX_REFINED;
+  spec.certificate = FFD_CERTIFICATE_NOISE;
+  EXPECT_EQ(specName(spec), "d128-v128-g4-f16-b2-q128-s16-refined-certnoise");
+  spec = makeSpec(2, 1);
+  spec.certificate = FFD_CERTIFICATE_NOISE;
+  EXPECT_TRUE(checkSpec(spec, true).ok());
+  for (int16_t bad : {-1, 3}) {
+    spec.certificate = bad;
+    EXPECT_EQ(checkSpec(spec, true).message(),
+              "'ffdSpec' field 'certificate' is " + std::to_string(bad) +
+                  ", expected 0 (none), 1 (plain) or 2 (noise)");
+  }
+  spec = makeSpec(16, 1);
+  spec.certificate = FFD_CERTIFICATE_PLAIN;
+  EXPECT_EQ(checkSpec(spec, true).message(),
+            "'ffdSpec' field 'certificate' is 1, expected 0 (none) with "
+            "scan_bits 16");
+}
+
+/// Programs that were built when pseudo_max had the word to itself.
+TEST(Selector, SpecsOfOlderPrograms) {
+  ffdSpec spec = makeSpec(2, 0);
+  const int32_t refined = FFD_PSEUDO_MAX_REFINED;
+  std::memcpy(reinterpret_cast<char *>(&spec) + 40, &refined, 4);
+  EXPECT_EQ(sizeof spec, size_t(44));
+  EXPECT_EQ(spec.pseudo_max, FFD_PSEUDO_MAX_REFINED);
+  EXPECT_EQ(spec.certificate, FFD_CERTIFICATE_NONE);
 }
 
 TEST(Selector, SpecsForAblations) {

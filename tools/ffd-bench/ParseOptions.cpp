@@ -213,6 +213,11 @@ static Error parseTable(Options &o) {
     return error("options --table and --pseudo-max=refined are both given, "
                  "expected one: a table compares rules of which only one has a "
                  "pseudo-max");
+  if (kernel.certificate())
+    return error("options --table and --certificate={0} are both given, "
+                 "expected one: a table compares rules of which only one has a "
+                 "certificate",
+                 kernel.certificateName.getValue());
   for (auto [name, count] :
        {std::pair("tokens", o.tokens.size()),
         std::pair("batch", o.batches.size()),
@@ -337,6 +342,7 @@ Error ffd::bench::parseOptions(Options &o) {
   o.spec.centre = kernel.centre();
   // Recorded figures are of the scan's, and so are the paper's.
   o.spec.pseudo_max = kernel.pseudoMaxOr(FFD_PSEUDO_MAX_SCAN);
+  o.spec.certificate = kernel.certificate();
   for (int64_t headDim : o.headDims)
     for (int64_t group : o.groups)
       for (int64_t select : o.selectBlocks) {

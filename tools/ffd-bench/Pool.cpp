@@ -106,6 +106,9 @@ Error Pool::createCommon(const Sequence &sequence) {
     return e;
   if (Error e = lse.allocate(machine.cuda(), "lse", heads * 4))
     return e;
+  if (s.spec.certificate)
+    if (Error e = skipped.allocate(machine.cuda(), "skipped lse", heads * 4))
+      return e;
   return reserveSplits(1);
 }
 
@@ -307,6 +310,8 @@ ffdDecodeArgs Pool::args(int64_t i, int64_t splits, bool withKept) const {
   a.delta = delta.as<float>(first);
   a.out = out.as<float>(first * heads * s.spec.value_dim);
   a.lse = lse.as<float>(first * heads);
+  a.skipped_lse =
+      s.spec.certificate ? skipped.as<float>(first * heads) : nullptr;
   a.workspace = workspace.as<void *>();
   a.q_batch_stride = heads * s.spec.head_dim;
   a.q_head_stride = s.spec.head_dim;
@@ -347,6 +352,9 @@ Error Pool::poison() {
       return e;
   if (Error e = lse.fill(0xFF))
     return e;
+  if (sparse && poolShape.spec.certificate)
+    if (Error e = skipped.fill(0xFF))
+      return e;
   return out.fill(0xFF);
 }
 

@@ -90,7 +90,7 @@ private:
   PoolShape poolShape;
   Machine &machine;
   std::vector<uint16_t> hostQ;
-  Memory q, lengths, delta, out, lse, kept, workspace;
+  Memory q, lengths, delta, out, lse, skipped, kept, workspace;
   Memory thumbnails, residuals, values, smax, centre, pageTable, tailK, tailV,
       plan;
   int64_t pieces = 0; ///< of the plan; 0: none

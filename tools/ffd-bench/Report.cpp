@@ -109,6 +109,8 @@ void Report::printHead(raw_ostream &os) const {
   if (options.table == Table::None)
     os << (options.spec.pseudo_max ? "refined pseudo-max, "
                                    : "pseudo-max of the scan, ");
+  if (options.spec.certificate)
+    os << "certificate " << certificateName(options.spec.certificate) << ", ";
   os << "delta " << text("%g", options.delta);
   if (options.keeps.size() == 1)
     os << ", keep " << text("%g", options.keep());
@@ -346,6 +348,7 @@ void Report::writeContext(json::OStream &json) const {
     json.attribute("scan_bits", options.spec.scan_bits);
     json.attribute("centre", centreName(options.spec.centre));
     json.attribute("pseudo_max", options.spec.pseudo_max ? "refined" : "scan");
+    json.attribute("certificate", certificateName(options.spec.certificate));
     json.attribute("delta", number(options.delta));
     json.attribute("keep", options.keep());
     json.attribute("tail", options.tail);

@@ -109,6 +109,15 @@ static cl::opt<std::string>
              cl::value_desc("top_delta|top_k=64|top_p=0.9|all"),
              cl::desc("selection rule without a file (default: top_delta); "
                       "kernels of top_k and top_p are for the CPU"));
+static cl::opt<ffdCertificate> certificate(
+    "certificate", cl::cat(category), cl::init(FFD_CERTIFICATE_NONE),
+    cl::desc("estimate of the softmax mass that top_delta skips, without a "
+             "file:"),
+    cl::values(clEnumValN(FFD_CERTIFICATE_NONE, "none", "none (default)"),
+               clEnumValN(FFD_CERTIFICATE_PLAIN, "plain",
+                          "from the scan's scores"),
+               clEnumValN(FFD_CERTIFICATE_NOISE, "noise",
+                          "corrected for their noise")));
 static cl::opt<std::string> pseudoMax(
     "pseudo-max", cl::cat(category), cl::value_desc("refined|scan"),
     cl::desc("scores that top_delta takes the pseudo-max from, without a file: "
@@ -223,7 +232,7 @@ static OwningOpRef<ModuleOp> buildFromFlags(MLIRContext &context,
   if (pseudoMax.getNumOccurrences())
     kind =
         pseudoMax == "refined" ? FFD_PSEUDO_MAX_REFINED : FFD_PSEUDO_MAX_SCAN;
-  return buildProgram(&context, program, spec, rule.attribute(kind));
+  return buildProgram(&context, program, spec, rule.attribute(kind, certificate));
 }
 
 /// The rule and execution that the flags give; false after a message. A file
@@ -246,6 +255,13 @@ static bool parseSelector(CompilerOptions &options, ::ffd::Selector &rule) {
          ", expected --selector=top_delta");
     return false;
   }
+  if (certificate != FFD_CERTIFICATE_NONE && !rule.isDefault()) {
+    fail(std::string("option --certificate is '") +
+         ::ffd::certificateName(certificate) + "' with --selector=" + selector +
+         (rule.split ? " in split execution" : "") +
+         ", expected --selector=top_delta in fused execution");
+    return false;
+  }
   if (rule.needsRow() && !options.isCPU() && emitStage > Stage::Tile) {
     fail("option --selector is '" + selector + "' with --arch=" + arch +
          ", expected --arch=cpu: a rule over the whole row has no GPU kernel");
@@ -266,27 +282,28 @@ static std::string findIdleOption(const CompilerOptions &options) {
   std::string result;
   if (!inputFile.empty())
     for (const cl::Option *option : std::initializer_list<const cl::Option *>{
-             &program, &selector, &pseudoMax, &residualBits, &queryTokens,
-             &centre})
+             &program, &selector, &pseudoMax, &certificate, &residualBits,
+             &queryTokens, &centre})
       if (result.empty())
         result = idle(*option, "with a file, which says itself what to build");
   if (program == Program::Exact)
     for (const cl::Option *option : std::initializer_list<const cl::Option *>{
-             &selector, &pseudoMax, &execution, &residualBits, &centre})
+             &selector, &pseudoMax, &certificate, &execution, &residualBits,
+             &centre})
       if (result.empty())
         result = idle(*option, "with --program=exact, which selects nothing");
   if (program == Program::Append)
     for (const cl::Option *option : std::initializer_list<const cl::Option *>{
-             &selector, &pseudoMax, &group, &selectBlock, &execution,
-             &residualBits, &queryTokens, &warps, &ctas, &stages, &slots})
+             &selector, &pseudoMax, &certificate, &group, &selectBlock,
+             &execution, &residualBits, &queryTokens, &warps, &ctas, &stages,
+             &slots})
       if (result.empty())
         result = idle(*option, "with --program=append, whose kernel does not "
                                "depend on it");
   if (program == Program::Plan)
     for (const cl::Option *option : std::initializer_list<const cl::Option *>{
-             &selector, &pseudoMax, &execution, &residualBits, &centre, &warps,
-             &ctas,
-             &stages, &slots})
+             &selector, &pseudoMax, &certificate, &execution, &residualBits,
+             &centre, &warps, &ctas, &stages, &slots})
       if (result.empty())
         result = idle(*option, "with --program=plan, whose kernel does not "
                                "depend on it");

@@ -225,6 +225,16 @@ static Error parseSelector(RunOptions &options) {
   if (options.refinedMax && !options.residuals)
     return error("option --pseudo-max is 'refined' without residuals, expected "
                  "2, 4 or 8 scan bits and --residual-bits=8");
+  options.certificate = kernel.certificate();
+  if (options.certificate && !options.selector.isDefault())
+    return error("option --certificate is '{0}' with --selector={1}{2}, "
+                 "expected --selector=top_delta in fused execution",
+                 kernel.certificateName.getValue(), selectorOpt.getValue(),
+                 options.selector.split ? " in split execution" : "");
+  if (options.certificate && keys)
+    return error("option --certificate is '{0}' with --scan-bits=16, expected "
+                 "2, 4 or 8 scan bits",
+                 kernel.certificateName.getValue());
   options.scanBits = kernel.scanBits;
   options.centre = kernel.centre();
   if (kernel.target == "cpu")

@@ -160,6 +160,8 @@ void Report::printTable(raw_ostream &os) const {
        << (options.selector.split ? " in split execution" : ", fused");
   if (options.refinedMax)
     os << ", refined pseudo-max";
+  if (options.certificate)
+    os << ", certificate " << certificateName(options.certificate);
   if (!options.emulated())
     os << ", median of " << options.repeat;
   os << "\n";
@@ -226,6 +228,7 @@ void Report::printJson(raw_ostream &os) const {
     json.attribute("centre", centreName(options.centre));
     json.attribute("selector", options.selector.name());
     json.attribute("pseudo_max", options.refinedMax ? "refined" : "scan");
+    json.attribute("certificate", certificateName(options.certificate));
     json.attribute("execution", options.selector.split ? "split" : "fused");
     json.attribute("lag", options.lag);
     json.attribute("repeat", options.repeat);

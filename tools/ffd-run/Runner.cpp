@@ -34,7 +34,7 @@ static constexpr uint32_t kPoisonBits = 0xFFFFFFFF;
 
 struct Runner::Call {
   ffdDecodeArgs args = {};
-  HostBuffer out, lse, kept, delta;
+  HostBuffer out, lse, skipped, kept, delta;
 
   int64_t outFloats() const { return out.size() / 4; }
   int64_t lseFloats() const { return lse.size() / 4; }
@@ -42,6 +42,7 @@ struct Runner::Call {
   void poison() {
     std::memset(out.data(), kPoison, out.size());
     std::memset(lse.data(), kPoison, lse.size());
+    std::memset(skipped.data(), kPoison, skipped.size());
     std::memset(kept.data(), kPoison, kept.size());
   }
 };
@@ -130,6 +131,8 @@ Error Runner::fillCall(const Case &c, int64_t maxSelects, Call &call) const {
   for (auto [buffer, what, bytes] :
        {std::tuple(&call.out, "output", heads * s.valueDim * 4),
         std::tuple(&call.lse, "lse", heads * 4),
+        std::tuple(&call.skipped, "skipped lse",
+                   settings.certificate ? heads * 4 : 0),
         std::tuple(&call.kept, "kept mask", s.batch * s.kvHeads * maxSelects),
         std::tuple(&call.delta, "deltas", s.batch * 4)})
     if (Error e = toError(buffer->allocate(what, bytes, kPoison)))
@@ -138,6 +141,7 @@ Error Runner::fillCall(const Case &c, int64_t maxSelects, Call &call) const {
   args.q = c.q.data();
   args.out = call.out.as<float>();
   args.lse = call.lse.as<float>();
+  args.skipped_lse = settings.certificate ? call.skipped.as<float>() : nullptr;
   args.kept = call.kept.data();
   args.kept_stride = maxSelects;
   args.delta = call.delta.as<float>();
@@ -158,6 +162,9 @@ Expected<double> Runner::decode(DecodeKernel &kernel, Call &call,
     if (Error e = checkFloats("o", call.out.as<float>(), call.outFloats()))
       return e;
     if (Error e = checkFloats("lse", call.lse.as<float>(), call.lseFloats()))
+      return e;
+    if (Error e = checkFloats("skipped_lse", call.skipped.as<float>(),
+                              cache ? call.skipped.size() / 4 : 0))
       return e;
     return cache ? checkKept(*cache, call.args.kept_stride, call.kept.data())
                  : Error::success();
@@ -279,6 +286,7 @@ Expected<CaseResult> Runner::run(const Case &c) {
   request.spec.centre = settings.centre;
   request.spec.pseudo_max =
       settings.refinedMax ? FFD_PSEUDO_MAX_REFINED : FFD_PSEUDO_MAX_SCAN;
+  request.spec.certificate = settings.certificate;
   request.spec.query_tokens = static_cast<int32_t>(s.queryTokens);
   if (settings.lag < s.queryTokens - 1)
     return error("option --lag is {0}, expected at least {1} with the {2} "
@@ -326,6 +334,8 @@ Expected<CaseResult> Runner::run(const Case &c) {
     one.seconds = settings.emulated() ? std::nan("") : *seconds;
     one.out.assign(call.args.out, call.args.out + call.outFloats());
     one.lse.assign(call.args.lse, call.args.lse + call.lseFloats());
+    one.skipped.assign(call.skipped.as<float>(),
+                       call.skipped.as<float>() + call.skipped.size() / 4);
     one.kept.assign(call.kept.data(), call.kept.data() + call.kept.size());
     one.bytes = cache->decodeBytes(one.kept.data(), result.maxSelects);
     if (settings.measure)

@@ -43,6 +43,7 @@ struct RunOptions {
   bool residuals = true; ///< false: attention over thumbnails alone
   int32_t centre = FFD_CENTRE_NONE; ///< what keys are relative to
   bool refinedMax = false; ///< the pseudo-max is one of refined scores
+  int16_t certificate = FFD_CERTIFICATE_NONE; ///< estimate of skipped mass
   int32_t selectBlock = 16;
   int32_t lag = 0;
   int32_t splits = 0; ///< 0: the kernel picks
@@ -59,6 +60,7 @@ struct DeltaResult {
   float delta = 0;
   std::vector<float> out;    ///< [batch][queryTokens][queryHeads][valueDim]
   std::vector<float> lse;    ///< [batch][queryTokens][queryHeads]
+  std::vector<float> skipped; ///< like lse, with a certificate
   std::vector<uint8_t> kept; ///< [batch][kvHeads][maxSelects], zero-padded
   DecodeBytes bytes;
   double seconds = 0; ///< median over the repeats; NaN if emulated

@@ -47,6 +47,9 @@ public:
     if (s.queryTokens > 1)
       heads.insert(heads.begin() + 1, s.queryTokens);
     add<float>(s.prefix + "lse", DType::F32, heads, std::move(first.lse));
+    if (!first.skipped.empty())
+      add<float>(s.prefix + "skipped_lse", DType::F32, heads,
+                 std::move(first.skipped));
     heads.push_back(s.valueDim);
     add<float>(s.prefix + "o", DType::F32, heads, std::move(first.out));
     add<uint8_t>(s.prefix + "kept", DType::U8,

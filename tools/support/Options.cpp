@@ -116,6 +116,11 @@ KernelOptions::KernelOptions(cl::OptionCategory &category,
                           "row")),
       pseudoMax("pseudo-max", cl::cat(category), cl::value_desc("refined|scan"),
                 cl::desc(pseudoMaxHelp)),
+      certificateName("certificate", cl::cat(category), cl::init("none"),
+                      cl::value_desc("none|plain|noise"),
+                      cl::desc("Estimate of the softmax mass that top_delta "
+                               "skips: none (default), from the scan's "
+                               "scores, or corrected for their noise")),
       kernelDir("kernel-dir", cl::cat(category), cl::value_desc("folder"),
                 cl::desc("Folder of compiled kernels (.ffdk); what it lacks "
                          "is compiled on the spot if the compiler is there")),
@@ -136,6 +141,12 @@ int32_t KernelOptions::pseudoMaxOr(int32_t unnamed) const {
   return pseudoMax == "refined" ? FFD_PSEUDO_MAX_REFINED : FFD_PSEUDO_MAX_SCAN;
 }
 
+int16_t KernelOptions::certificate() const {
+  return certificateName == "plain"   ? FFD_CERTIFICATE_PLAIN
+         : certificateName == "noise" ? FFD_CERTIFICATE_NOISE
+                                      : FFD_CERTIFICATE_NONE;
+}
+
 Error KernelOptions::check() const {
   if (Error e = expectOneOf("target", target, {"cpu", "cuda", "emulate"}))
     return e;
@@ -145,6 +156,9 @@ Error KernelOptions::check() const {
     if (Error e = expectOneOf("pseudo-max", pseudoMax, {"refined", "scan"}))
       return e;
   if (Error e = expectText(json, "a file, or '-' for the standard output"))
+    return e;
+  if (Error e = expectOneOf("certificate", certificateName,
+                            {"none", "plain", "noise"}))
     return e;
   if (Error e = expectRange("threads", threads, 0, 4096))
     return e;

@@ -65,8 +65,10 @@ public:
   int32_t centre() const; ///< an FFD_CENTRE
   /// An ffdPseudoMax; `unnamed` where --pseudo-max is not given.
   int32_t pseudoMaxOr(int32_t unnamed) const;
+  int16_t certificate() const; ///< an FFD_CERTIFICATE
 
-  llvm::cl::opt<std::string> target, arch, centreName, pseudoMax, kernelDir;
+  llvm::cl::opt<std::string> target, arch, centreName, pseudoMax,
+      certificateName, kernelDir;
   llvm::cl::opt<std::string> json;
   llvm::cl::opt<int> scanBits, threads;
 };

@@ -45,6 +45,8 @@ namespace mlir::ffd {
 SpecAttr getSpec(Type type);
 /// Whether a selector (or null) takes its pseudo-max from refined scores.
 bool isRefined(Attribute selector);
+/// The estimate of the skipped mass that a selector (or null) asks for.
+Certificate getCertificate(Attribute selector);
 /// Registers the bufferisation of the L1 ops.
 void registerBufferizableOpInterfaceExternalModels(DialectRegistry &registry);
 } // namespace mlir::ffd

@@ -140,6 +140,20 @@ static LogicalResult checkDomain(TileDistributeOp loop, TileTeamsOp teams) {
   return success();
 }
 
+/// The lowerings know skipped mass as what a team's own loop adds up of the
+/// scores and the mask that it yields.
+static LogicalResult checkSkipped(TileFinishOp finish) {
+  auto loop = finish.getSkipped().getDefiningOp<TileDistributeOp>();
+  TileSkippedOp skipped = loop.getSkippedOp();
+  if (loop.getDomain() == Domain::share && skipped &&
+      skipped->getParentOp() == loop.getOperation() &&
+      skipped.getMask() == loop.getYielded())
+    return success();
+  return finish.emitOpError("writes skipped mass that is not the one of an "
+                            "'ffd.tile.skipped' of the yielded mask in a loop "
+                            "over the team's share, expected that");
+}
+
 LogicalResult mlir::ffd::checkKernelArguments(TileTeamsOp teams,
                                               bool ablations) {
   SpecAttr spec = teams.getSpec();
@@ -193,6 +207,12 @@ LogicalResult mlir::ffd::checkKernelArguments(TileTeamsOp teams,
       return check(op, "delta", threshold.getDelta(), "delta");
     if (auto found = dyn_cast<TileFinishOp>(op)) {
       finish = found;
+      if (finish.getSkipped() && failed(checkSkipped(finish)))
+        return failure();
+      if (finish.getSkippedLse() &&
+          failed(
+              check(op, "skipped_lse", finish.getSkippedLse(), "skipped_lse")))
+        return failure();
       return success(succeeded(check(op, "out", finish.getOut(), "out")) &&
                      succeeded(check(op, "lse", finish.getLse(), "lse")));
     }

@@ -32,6 +32,8 @@ LogicalResult Emitter::emit(TileDistributeOp op) {
     return emitMax(op);
   case Combiner::append: {
     set(op.getResult(), WorklistValue{op});
+    if (op.getSkipped())
+      startSkipped(op);
     if (!op.getResult().use_empty())
       return success(); // emitted with its consumer
     auto [first, last] = emitShare(op);

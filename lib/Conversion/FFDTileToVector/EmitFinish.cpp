@@ -58,21 +58,27 @@ Value Emitter::centreScore(Value head, const QueryValue &query) {
   return b.mul(query.smScale, b.reduceAdd(sum));
 }
 
+Value Emitter::outputNumber(Value head) {
+  const int64_t tokens = spec.getQueryTokens(), perToken = spec.getGroup();
+  if (tokens == 1)
+    return b.add(b.mul(row, b.i64(group)), head);
+  Value token = b.div(head, b.i64(perToken));
+  Value inToken = b.sub(head, b.mul(token, b.i64(perToken)));
+  Value heads =
+      b.mul(b.sext(arg(KernelArg::kv_heads), b.getI64Type()), b.i64(perToken));
+  return b.add(b.mul(b.add(b.mul(sequence, b.i64(tokens)), token), heads),
+               b.add(b.mul(kvHead, b.i64(perToken)), inToken));
+}
+
 /// Writes output and lse of one head of this row.
 void Emitter::writeResult(Value head, Value outputs, Value reference, Value sum,
                           const QueryValue *centred) {
   Value empty = b.cmp(FloatCmp::OEQ, reference, b.f32(-kInfinity));
-  Value number = b.add(b.mul(row, b.i64(group)), head);
+  Value number = outputNumber(head);
   if (const int64_t tokens = spec.getQueryTokens(); tokens > 1) {
-    const int64_t perToken = spec.getGroup();
-    Value token = b.div(head, b.i64(perToken));
-    Value inToken = b.sub(head, b.mul(token, b.i64(perToken)));
-    Value heads = b.mul(b.sext(arg(KernelArg::kv_heads), b.getI64Type()),
-                        b.i64(perToken));
-    number = b.add(b.mul(b.add(b.mul(sequence, b.i64(tokens)), token), heads),
-                   b.add(b.mul(kvHead, b.i64(perToken)), inToken));
     // A query token from before the sequence sees nothing, in tiles that others
     // see.
+    Value token = b.div(head, b.i64(spec.getGroup()));
     Value address = b.at(arg(KernelArg::lengths), b.shl(sequence, 2));
     Value length = b.sext(b.load(b.getI32Type(), address, 4), b.getI64Type());
     empty = b.cmp(IntCmp::sle, b.add(length, token), b.i64(tokens - 1));
@@ -104,7 +110,13 @@ LogicalResult Emitter::emit(TileFinishOp op) {
       op.getCache() ? &get<QueryValue>(op.getQuery()) : nullptr;
   Type f32 = b.getF32Type();
   const int64_t headBytes = layout.partialFloats() * 4;
-  const int64_t sumOffset = valueDim * 4 + 4, referenceOffset = valueDim * 4;
+  const int64_t sumOffset = valueDim * 4 + 4, referenceOffset = valueDim * 4,
+                skippedOffset = valueDim * 4 + 8;
+  const bool certified = bool(op.getSkipped());
+  auto skippedOf = [&](Value head) {
+    return b.reduceAdd(b.loadF32(
+        b.at(get<SkippedValue>(op.getSkipped()).sums, b.shl(head, 6))));
+  };
   Value outputs = b.alloca(valueDim * 4);
   auto referenceOf = [&](Value head) {
     return b.load(f32, b.at(state.reference, b.shl(head, 2)), 4);
@@ -115,6 +127,8 @@ LogicalResult Emitter::emit(TileFinishOp op) {
     b.loop(group, [&](Value head) {
       Value sum = collapse(state, head, outputs);
       writeResult(head, outputs, referenceOf(head), sum, centred);
+      if (certified)
+        writeSkipped(head, skippedOf(head), op, centred);
     });
   };
 
@@ -132,6 +146,8 @@ LogicalResult Emitter::emit(TileFinishOp op) {
       Value sum = collapse(state, head, to);
       b.store(referenceOf(head), b.at(to, referenceOffset), 4);
       b.store(sum, b.at(to, sumOffset), 4);
+      if (certified)
+        b.store(skippedOf(head), b.at(to, skippedOffset), 4);
     });
 
     Value counter = b.at(workspace, b.shl(row, 2));
@@ -172,6 +188,14 @@ LogicalResult Emitter::emit(TileFinishOp op) {
           }
         });
         writeResult(head, outputs, reference, b.load(f32, total, 4), centred);
+        if (!certified)
+          return;
+        b.store(b.f32(0), total, 4);
+        b.loop(b.i64(0), splits, [&](Value s) {
+          Value part = b.load(f32, b.at(piece(s), skippedOffset), 4);
+          b.store(b.add(b.load(f32, total, 4), part), total, 4);
+        });
+        writeSkipped(head, b.load(f32, total, 4), op, centred);
       });
     });
   };

@@ -95,8 +95,8 @@ LogicalResult Emitter::emitOp(Operation *op) {
             TileExactExtentOp, TileExtentOp, TileFinishOp, TileFullOp,
             TileInitOp, TileKeepEndsOp, TileLoadBodyOp, TileLoadKeptOp,
             TileLoadTailOp, TileLoadThumbnailOp, TileQueryOp, TileReachOp,
-            TileRefineOp, TileScanOp, TileStoreKeptOp, TileThresholdOp,
-            TileToUnitsOp>([&](auto op) { return emit(op); })
+            TileRefineOp, TileScanOp, TileSkippedOp, TileStoreKeptOp,
+            TileThresholdOp, TileToUnitsOp>([&](auto op) { return emit(op); })
       // Whoever emits a loop reads what it yields.
       .Case<TileYieldOp>([](auto) { return success(); })
       .Case<arith::ConstantOp>([&](arith::ConstantOp op) -> LogicalResult {

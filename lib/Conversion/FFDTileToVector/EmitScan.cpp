@@ -43,6 +43,8 @@ public:
   /// [16], may be null): scores need not be exact where they are below.
   /// `tokens`, not with thresholds, receives the scores of all tokens.
   Value emit(Value thresholds, Value tokens);
+  /// sum Q^2 of each head (cert_c2), f32 [16]; after emit().
+  Value squares();
 
 private:
   void widenScales();
@@ -123,6 +125,28 @@ void Scan::fold(Byte byte) {
     b.store(b.mul(b.reduceAdd(total.get()), b.i32(-twiceL * weight)),
             b.at(bias[byte], b.shl(head, 2)), 4);
   });
+}
+
+Value Scan::squares() {
+  Value result = b.alloca(64);
+  b.store(b.zeros(), result, 64);
+  b.loop(group, [&](Value head) {
+    Value power =
+        b.splat(b.load(b.getF32Type(), b.at(query.power, b.shl(head, 2)), 4));
+    Value qh = b.at(query.quantised, b.mul(head, b.i64(dim * 4)));
+    Value magic = b.splat(b.f32(12582912)), sum = b.zeros();
+    for (int64_t v = 0; v < dim / 16; ++v) {
+      Value y = b.mul(b.roundToF16(b.mul(b.loadF32(b.at(qh, 64 * v)),
+                                         b.loadF32(b.at(scales, 64 * v)))),
+                      power);
+      Value hi = b.sub(b.add(y, magic), magic);
+      Value lo = b.sub(b.fma(b.sub(y, hi), b.splat(b.f32(128)), magic), magic);
+      Value folded = b.fma(hi, b.splat(b.f32(128)), lo);
+      sum = b.fma(folded, folded, sum);
+    }
+    b.store(b.reduceAdd(sum), b.at(result, b.shl(head, 2)), 4);
+  });
+  return result;
 }
 
 /// The transposed words of a chunk and of the same chunk of the tile four
@@ -322,6 +346,13 @@ bool mlir::ffd::wantsTokens(TileScanOp op) {
          });
 }
 
+TileSkippedOp mlir::ffd::skippedOf(TileScanOp op) {
+  for (Operation *user : op.getResult().getUsers())
+    if (auto skipped = dyn_cast<TileSkippedOp>(user))
+      return skipped;
+  return {};
+}
+
 /// select_c5. Residuals lie as codes of eight bits would, so that they are
 /// scanned likewise.
 Value Emitter::scanRefined(const QueryValue &query,
@@ -363,7 +394,7 @@ LogicalResult Emitter::emit(TileScanOp op) {
       return op.emitOpError("has a body in a ranking by #ffd.top_p, which has "
                             "no lowering for the CPU");
     Value scores = scanRefined(query, thumbnail, get<BodyValue>(op.getBody()));
-    set(op.getResult(), ScoresValue{scores, vectors, {}, {}});
+    set(op.getResult(), ScoresValue{scores, vectors, {}, {}, {}});
     return success();
   }
   // The one threshold that the scores are compared with, if that is all that
@@ -374,10 +405,13 @@ LogicalResult Emitter::emit(TileScanOp op) {
       if (values.contains(reach.getThreshold()))
         thresholds = get<ThresholdValue>(reach.getThreshold()).data;
   Value tokens;
-  if (wantsTokens(op))
+  TileSkippedOp skipped = skippedOf(op);
+  if (wantsTokens(op) || skipped)
     tokens = b.alloca(group * vectors * 128);
-  Value scores =
-      Scan(b, spec, layout, query, thumbnail).emit(thresholds, tokens);
-  set(op.getResult(), ScoresValue{scores, vectors, tokens, {}});
+  Scan scan(b, spec, layout, query, thumbnail);
+  Value scores = scan.emit(thresholds, tokens), squares;
+  if (skipped && skipped.getNoise())
+    squares = scan.squares();
+  set(op.getResult(), ScoresValue{scores, vectors, tokens, {}, squares});
   return success();
 }

@@ -46,7 +46,7 @@ LogicalResult Emitter::emit(TileToUnitsOp op) {
   }
   bad = b.bitcast(b.getI16Type(), bad);
   bad = b.cmp(IntCmp::ne, bad, b.constant(b.getI16Type(), int64_t(0)));
-  set(op.getResult(), ScoresValue{data, 1, {}, bad});
+  set(op.getResult(), ScoresValue{data, 1, {}, bad, {}});
   return success();
 }
 

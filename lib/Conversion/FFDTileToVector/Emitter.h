@@ -69,6 +69,13 @@ struct ScoresValue {
   int64_t vectors;
   Value tokens; ///< i32 [G][vectors][2][16], both scores; null: not wanted
   Value bad;    ///< i1: a score was NaN or infinite (select_c3); null: none was
+  Value
+      squares; ///< f32 [16], lane = head: sum Q^2 of cert_c2; null: not wanted
+};
+
+/// `!ffd.skipped`: what the loop that yields it adds up, in place.
+struct SkippedValue {
+  Value sums; ///< f32 [G][16], to be added up
 };
 
 /// `!ffd.logits`: f32 [tiles][G][16], tokens in order.
@@ -120,13 +127,15 @@ struct StateValue {
 using TileValue =
     std::variant<QueryValue, ThumbnailValue, BodyValue, TailValue, ScoresValue,
                  LogitsValue, RowMaxValue, ThresholdValue, MaskValue,
-                 WorklistValue, RankingValue, StateValue>;
+                 WorklistValue, RankingValue, StateValue, SkippedValue>;
 
 /// Clamps to +-2^30 (NaN to the lower bound) and converts.
 Value toUnits(VectorBuilder &b, Value x);
 /// Whether the rule over a ranking that `scan` feeds sums over tokens, so that
 /// maxima do not do.
 bool wantsTokens(TileScanOp scan);
+/// The estimate of skipped mass that is made of the scores of `scan`, or null.
+TileSkippedOp skippedOf(TileScanOp scan);
 
 //===--- The emitter
 //-------------------------------------------------------===//
@@ -181,6 +190,13 @@ private:
   LogicalResult emit(TileStoreKeptOp op);
   LogicalResult emit(TileLoadKeptOp op);
 
+  // The certificate (EmitSkipped.cpp).
+  LogicalResult emit(TileSkippedOp op);
+  void startSkipped(TileDistributeOp loop);
+  /// Writes the log of a head's skipped mass, relative to its threshold.
+  void writeSkipped(Value head, Value sum, TileFinishOp op,
+                    const QueryValue *centred);
+
   /// Refined scores of a block in scan units, as in a ScoresValue.
   Value scanRefined(const QueryValue &query, const ThumbnailValue &thumbnail,
                     const BodyValue &body);
@@ -206,6 +222,8 @@ private:
   /// `centred`: the queries, over centred keys; null over plain ones.
   void writeResult(Value head, Value outputs, Value reference, Value sum,
                    const QueryValue *centred);
+  /// Where a head of this row has its output, lse and skipped mass.
+  Value outputNumber(Value head);
   Value centreScore(Value head, const QueryValue &query);
 
   /// The struct of a tile value.

@@ -13,7 +13,7 @@
 #ifndef FFD_SELECTOR_H
 #define FFD_SELECTOR_H
 
-#include "ffd/Status.h"
+#include "ffd/Spec.h"
 
 #include <cstdint>
 #include <string>
@@ -43,7 +43,11 @@ struct Selector {
   std::string name() const;
   /// As attribute of the compiler's dialect: "#ffd.top_k<64>"; of top_delta,
   /// the only rule that has a pseudo-max, with an ffdPseudoMax.
-  std::string attribute(int32_t pseudoMax = 0) const;
+  std::string attribute(int32_t pseudoMax = 0, int32_t certificate = 0) const;
+  /// The same of a specification.
+  std::string attribute(const ffdSpec &spec) const {
+    return attribute(spec.pseudo_max, spec.certificate);
+  }
 
   /// Parses a rule and, if it is not empty, an execution ("fused" or "split");
   /// by default a rule is fused if it can be. The messages of errors start with

@@ -50,6 +50,13 @@ inline const char *centreName(int32_t centre) {
                                     : "unknown";
 }
 
+inline const char *certificateName(int32_t certificate) {
+  return certificate == FFD_CERTIFICATE_NONE    ? "none"
+         : certificate == FFD_CERTIFICATE_PLAIN ? "plain"
+         : certificate == FFD_CERTIFICATE_NOISE ? "noise"
+                                                : "unknown";
+}
+
 inline Layout layoutOf(const ffdSpec &spec) {
   Layout layout;
   layout.headDim = spec.head_dim;
@@ -76,13 +83,14 @@ inline bool operator==(const ffdSpec &a, const ffdSpec &b) {
          a.scan_bits == b.scan_bits && a.quant_block == b.quant_block &&
          a.select_block == b.select_block && a.no_residuals == b.no_residuals &&
          queryTokens(a) == queryTokens(b) && a.centre == b.centre &&
-         a.pseudo_max == b.pseudo_max;
+         a.pseudo_max == b.pseudo_max && a.certificate == b.certificate;
 }
 inline bool operator!=(const ffdSpec &a, const ffdSpec &b) { return !(a == b); }
 
 /// `d128-v128-g4-f16-b2-q128-s16`, with `-r0` where there are no residuals,
-/// `-n4` where four tokens ask at once, `-crow` where keys are centred and
-/// `-refined` with that pseudo-max.
+/// `-n4` where four tokens ask at once, `-crow` where keys are centred,
+/// `-refined` with that pseudo-max and `-certplain` or `-certnoise` with a
+/// certificate.
 inline std::string specName(const ffdSpec &spec) {
   return "d" + std::to_string(spec.head_dim) + "-v" +
          std::to_string(spec.value_dim) + "-g" + std::to_string(spec.group) +
@@ -93,13 +101,17 @@ inline std::string specName(const ffdSpec &spec) {
          (queryTokens(spec) > 1 ? "-n" + std::to_string(queryTokens(spec))
                                 : "") +
          (spec.centre == FFD_CENTRE_ROW ? "-crow" : "") +
-         (spec.pseudo_max ? "-refined" : "");
+         (spec.pseudo_max ? "-refined" : "") +
+         (spec.certificate
+              ? std::string("-cert") + certificateName(spec.certificate)
+              : "");
 }
 
 /// The specification of the kernel that another program than a decode needs:
 /// the rule of the decode does not matter to it.
 inline ffdSpec withoutRule(ffdSpec spec) {
   spec.pseudo_max = FFD_PSEUDO_MAX_SCAN;
+  spec.certificate = FFD_CERTIFICATE_NONE;
   return spec;
 }
 
@@ -133,6 +145,12 @@ inline Status checkSpec(const ffdSpec &spec, bool ablations = false) {
     return bad("pseudo_max", spec.pseudo_max, "0 (scan) or 1 (refined)");
   if (spec.pseudo_max && spec.no_residuals)
     return bad("pseudo_max", spec.pseudo_max, "0 (scan) without residuals");
+  if (spec.certificate < FFD_CERTIFICATE_NONE ||
+      spec.certificate > FFD_CERTIFICATE_NOISE)
+    return bad("certificate", spec.certificate,
+               "0 (none), 1 (plain) or 2 (noise)");
+  if (spec.certificate && keys)
+    return bad("certificate", spec.certificate, "0 (none) with scan_bits 16");
   if (spec.query_tokens < 0 || spec.query_tokens > 8)
     return bad("query_tokens", spec.query_tokens, "1 to 8");
   if (rowHeads(spec) > 16)

@@ -30,7 +30,7 @@ extern "C" {
 #endif
 
 /* Changes whenever a field of the structs below or the layout changes. */
-#define FFD_ABI_VERSION 5
+#define FFD_ABI_VERSION 6
 
 typedef enum ffdElement { FFD_F16 = 0, FFD_BF16 = 1 } ffdElement;
 
@@ -49,6 +49,15 @@ typedef enum ffdPseudoMax {
                                 and their maximum has no noise to rise with   */
 } ffdPseudoMax;
 
+/* Whether a decode also estimates the softmax mass of what it skips (cert_c1 to
+ * cert_c4 of docs/numerics.md). */
+typedef enum ffdCertificate {
+  FFD_CERTIFICATE_NONE = 0,  /* no                                            */
+  FFD_CERTIFICATE_PLAIN = 1, /* from the scan's estimates as they are: nearly
+                                always too much rather than too little        */
+  FFD_CERTIFICATE_NOISE = 2  /* less what their noise adds: nearer, no bound  */
+} ffdCertificate;
+
 /* One kernel specialisation. Limits: head_dim 64, 80, 96, 128, 192 or 256;
  * value_dim a multiple of 16 up to 256; group 1..16; scan_bits 2, 4 or 8;
  * quant_block 128; select_block 16, 32, 64 or 128. For ablations on a CPU also
@@ -65,8 +74,10 @@ typedef struct ffdSpec {
   int32_t query_tokens; /* newest tokens of a sequence that ask at once, 1..8,
                            group * query_tokens at most 16; 0 is 1 */
   int32_t centre;       /* ffdCentre: what the cache's keys are relative to   */
-  int32_t pseudo_max;   /* ffdPseudoMax of a decode; other programs do not
-                           depend on it */
+  /* Of a decode; other programs do not depend on them. They share a word that
+   * was the first one's alone, so that the struct has the size it always had. */
+  int16_t pseudo_max;   /* ffdPseudoMax                                       */
+  int16_t certificate;  /* ffdCertificate, with scan_bits 2, 4 or 8           */
 } ffdSpec;
 
 /* One piece of a planned launch on a GPU: CTA i does piece i. 48 bytes. */
@@ -127,6 +138,9 @@ typedef struct ffdDecodeArgs {
   const void *centre;        /* [row][head_dim] element: c, 0 for a row without
                                 committed blocks. Read for lse where the spec
                                 has FFD_CENTRE_ROW; else NULL will do         */
+  float *skipped_lse;        /* [batch][query_tokens][kv_heads * group] natural
+                                log of the estimated mass that is skipped, or
+                                NULL; not read without a certificate          */
 } ffdDecodeArgs;
 
 /* Without a plan, sequence b of the batch is slot b of the tables, tails and

@@ -393,6 +393,12 @@ typedef struct ffdDecodeBatch {
   const int32_t *device_sequences; /* in a capture, instead of `sequences`, as
                                in ffdAppendBatch; out and lse of what is no
                                slot are not written                           */
+  float *skipped_lse;       /* [count][kv_heads * group], or NULL: natural log
+                               of the estimated mass that the decode skips,
+                               -infinity where it skips nothing. With a
+                               spec.certificate of the cache only. The share
+                               that was missed is about exp(skipped_lse) /
+                               (exp(lse) + exp(skipped_lse))                  */
 } ffdDecodeBatch;
 
 static inline void ffdDecodeBatchInit(ffdDecodeBatch *batch) {

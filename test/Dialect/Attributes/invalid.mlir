@@ -125,3 +125,10 @@ module attributes {a = #ffd.schedule<warps = 4, ctas = 1, stages = 1, slots = -2
 // expected-error @below {{expected one of [scan, refined] for what a pseudo-max is taken from, got: exact}}
 // expected-error @below {{failed to parse FFD_TopDeltaAttr parameter 'pseudo_max'}}
 module attributes {a = #ffd.top_delta<pseudo_max = exact>} {}
+
+// -----
+
+// A kind of certificate that there is not.
+// expected-error @below {{expected one of [none, plain, noise] for an estimate of the skipped mass, got: sure}}
+// expected-error @below {{failed to parse FFD_TopDeltaAttr parameter 'certificate'}}
+module attributes {a = #ffd.top_delta<certificate = sure>} {}

@@ -32,6 +32,10 @@ module attributes {
   test.scanned = #ffd.top_delta<pseudo_max = scan>,
   // CHECK-DAG: test.refined = #ffd.top_delta<pseudo_max = refined>
   test.refined = #ffd.top_delta<pseudo_max = refined>,
+  // CHECK-DAG: test.certified = #ffd.top_delta<certificate = plain>
+  test.certified = #ffd.top_delta<certificate = plain>,
+  // CHECK-DAG: test.both = #ffd.top_delta<pseudo_max = refined, certificate = noise>
+  test.both = #ffd.top_delta<certificate = noise, pseudo_max = refined>,
   // CHECK-DAG: test.top_k = #ffd.top_k<1>
   test.top_k = #ffd.top_k<1>,
   // CHECK-DAG: test.top_p = #ffd.top_p<1.000000e+00 : f32>

@@ -10,7 +10,7 @@ import zlib
 
 payload = open(sys.argv[1], "rb").read()
 fields = {
-    "abi": 5,
+    "abi": 6,
     "kind": "cpu-object",
     "program": "decode",
     "target": "cpu",
@@ -25,6 +25,7 @@ fields = {
     "query_tokens": 1,
     "centre": "none",
     "pseudo_max": "refined",
+    "certificate": "none",
     "threads": 0,
     "shared_bytes": 0,
     "ctas_per_sm": 0,
