@@ -134,6 +134,26 @@ def FFD_GPUCentreOp : FFD_GPUOp<"centre", [Pure]> {
   let hasVerifier = 1;
 }
 
+def FFD_GPUSquareSumOp : FFD_GPUOp<"square_sum", [Pure]> {
+  let summary = "the sum of the squares of the folded query";
+  let description = [{
+    `sum Q^2` of cert_c2, of head tq of the tile, rounded to f32.
+
+    Constraints:
+    * (square_sum_c1) `folded` has two words per channel group.
+
+    Example:
+
+    ```mlir
+    %v = ffd.gpu.square_sum %b : vector<8xi32>
+    ```
+  }];
+  let arguments = (ins FFD_Words:$folded);
+  let results = (outs F32:$result);
+  let assemblyFormat = "$folded attr-dict `:` type($folded)";
+  let hasVerifier = 1;
+}
+
 def FFD_GPUScanTileOp : FFD_GPUOp<"scan_tile", [Pure, SameVariadicOperandSize]> {
   let summary = "integer scores of 16 tokens for all query tiles";
   let description = [{

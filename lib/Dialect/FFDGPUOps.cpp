@@ -139,6 +139,14 @@ LogicalResult GPUFoldHighOp::verify() { return verifyFold(*this); }
 
 LogicalResult GPUCentreOp::verify() { return expectBits(*this, getBits()); }
 
+LogicalResult GPUSquareSumOp::verify() {
+  int64_t words = getFolded().getType().getDimSize(0);
+  if (words % 2 == 0)
+    return success();
+  return emitOpError("operand 'folded' has ")
+         << words << " words, expected two per channel group (square_sum_c1)";
+}
+
 LogicalResult GPUCentreHighOp::verify() {
   if (failed(expectBits(*this, getBits())))
     return failure();

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import test_certificate
 import test_property
 import test_refined_max
 from cases import HEAD_DIMS, draw
@@ -19,6 +20,7 @@ from test_property import FRESH, pytestmark  # noqa: F401: skipped as those are
 def emulated(monkeypatch):
     monkeypatch.setattr(test_property, "TARGET", "emulate")
     monkeypatch.setattr(test_refined_max, "TARGET", "emulate")
+    monkeypatch.setattr(test_certificate, "TARGET", "emulate")
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -62,6 +64,15 @@ def test_refined_max_centred(tmp_path):
 @pytest.mark.parametrize("seed", (620, 621))
 def test_refined_max_to_the_unit(seed, tmp_path):
     test_refined_max.test_threshold_to_the_unit(seed, tmp_path)
+
+
+@pytest.mark.parametrize("seed", (920, 925, 927))
+def test_certificate_fixed(seed, tmp_path):
+    test_certificate.test_fixed(seed, tmp_path)
+
+
+def test_certificate_far_below(tmp_path):
+    test_certificate.test_far_below("noise", tmp_path)
 
 
 def test_screen_gives_way_and_comes_back(tmp_path):

@@ -20,6 +20,8 @@
 using namespace ffd;
 
 namespace {
+const int certificates[] = {FFD_CERTIFICATE_NONE, FFD_CERTIFICATE_PLAIN,
+                            FFD_CERTIFICATE_NOISE};
 const int pseudoMaxima[] = {FFD_PSEUDO_MAX_SCAN, FFD_PSEUDO_MAX_REFINED};
 const int headDims[] = {64, 80, 96, 128, 192, 256};
 const int valueDims[] = {0, 64, 80, 256}; // 0: as head_dim
@@ -38,7 +40,9 @@ const char *const contents[] = {"plain",          "zero_query", "nan_query",
                                 "infinite_query", "nan_key",    "zero_keys"};
 
 enum Factor {
-  PseudoMax, // first, so that kernels without it have the first numbers
+  // First, so that kernels without them have the first numbers.
+  CertificateKind,
+  PseudoMax,
   Arch,
   HeadDim,
   ValueDim,
@@ -55,11 +59,11 @@ enum Factor {
 };
 
 const size_t sizes[kFactors] = {
-    std::size(pseudoMaxima), std::size(archs),   std::size(headDims),
-    std::size(valueDims),    std::size(groups),  std::size(elements),
-    std::size(bits),         std::size(selects), std::size(lengths),
-    std::size(deltas),       std::size(splits),  std::size(lags),
-    std::size(contents)};
+    std::size(certificates), std::size(pseudoMaxima), std::size(archs),
+    std::size(headDims),     std::size(valueDims),    std::size(groups),
+    std::size(elements),     std::size(bits),         std::size(selects),
+    std::size(lengths),      std::size(deltas),       std::size(splits),
+    std::size(lags),         std::size(contents)};
 
 /// An index for each factor.
 using Choice = std::array<size_t, kFactors>;
@@ -75,7 +79,8 @@ static MatrixCase caseOf(const Choice &c) {
   spec.scan_bits = bits[c[Bits]];
   spec.quant_block = 128;
   spec.select_block = selects[c[Select]];
-  spec.pseudo_max = pseudoMaxima[c[PseudoMax]];
+  spec.pseudo_max = int16_t(pseudoMaxima[c[PseudoMax]]);
+  spec.certificate = int16_t(certificates[c[CertificateKind]]);
   return {spec,
           archs[c[Arch]],
           lengths[c[Lengths]],
@@ -96,7 +101,8 @@ std::string MatrixCase::describe() const {
     os << (i ? "," : "") << lengths[i];
   os << " delta=" << delta << " splits=" << splits << " lag=" << lag
      << " content=" << contents[int(content)]
-     << " pseudo_max=" << (spec.pseudo_max ? "refined" : "scan");
+     << " pseudo_max=" << (spec.pseudo_max ? "refined" : "scan")
+     << " certificate=" << certificateName(spec.certificate);
   return os.str();
 }
 

@@ -48,6 +48,7 @@ emulator::Report EmulatedDecode::run(RandomCase &c, int splits,
                                      int launches) {
   std::memset(c.out.data(), 0xFF, size_t(c.out.size()));
   std::memset(c.lse.data(), 0xFF, size_t(c.lse.size()));
+  std::memset(c.skipped.data(), 0xFF, size_t(c.skipped.size()));
   std::memset(c.kept.data(), 0, size_t(c.kept.size()));
   ffdDecodeArgs args = c.args;
   args.splits = splits;
@@ -149,6 +150,18 @@ testing::AssertionResult ffd::matchesReference(RandomCase &c) {
           return failure(s, head)
                  << "head " << g << ": lse is " << got << ", expected " << lse
                  << " within " << limit;
+        if (spec.certificate) {
+          const float mass = c.skipped.as<float>()[h];
+          const double least = row.skippedLeast[size_t(g)],
+                       most = row.skippedMost[size_t(g)];
+          const double slack = 2e-3 + 1e-6 * std::fabs(most);
+          if (std::isinf(least)
+                  ? double(mass) != least
+                  : !(mass >= least - slack && mass <= most + slack))
+            return failure(s, head)
+                   << "head " << g << ": skipped_lse is " << mass
+                   << ", expected " << least << " to " << most;
+        }
         for (int64_t i = 0; i < spec.value_dim; ++i) {
           const double o = row.out[size_t(g * spec.value_dim + i)];
           const float x = c.out.as<float>()[h * spec.value_dim + i];

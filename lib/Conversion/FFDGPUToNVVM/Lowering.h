@@ -98,9 +98,9 @@ public:
 
   //===--- Tensor cores ----------------------------------------------------===//
 
-  /// c + a * b over 16 x 8 x 32 unsigned by signed bytes.
+  /// c + a * b over 16 x 8 x 32 unsigned (or signed) by signed bytes.
   SmallVector<Value> mmaInt(ArrayRef<Value> a, ArrayRef<Value> b,
-                            ArrayRef<Value> c);
+                            ArrayRef<Value> c, bool signedA = false);
   /// c + a * b over 16 x 8 x 16 elements.
   SmallVector<Value> mma(Type element, ArrayRef<Value> a, ArrayRef<Value> b,
                          ArrayRef<Value> c);
@@ -148,6 +148,7 @@ Results lower(WarpBuilder &b, GPUOrderedDotOp op);
 Results lower(WarpBuilder &b, GPUScaleFragmentOp op);
 Results lower(WarpBuilder &b, GPUFoldOp op);
 Results lower(WarpBuilder &b, GPUCentreOp op);
+Results lower(WarpBuilder &b, GPUSquareSumOp op);
 Results lower(WarpBuilder &b, GPUScanTileOp op);
 Results lower(WarpBuilder &b, GPUFoldHighOp op);
 Results lower(WarpBuilder &b, GPUCentreHighOp op);

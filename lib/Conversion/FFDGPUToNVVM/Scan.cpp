@@ -16,15 +16,17 @@ using namespace mlir;
 using namespace mlir::ffd;
 
 SmallVector<Value> WarpBuilder::mmaInt(ArrayRef<Value> a, ArrayRef<Value> b,
-                                       ArrayRef<Value> c) {
+                                       ArrayRef<Value> c, bool signedA) {
   Type type = LLVM::LLVMStructType::getLiteral(getContext(),
                                                SmallVector<Type>(4, i32()));
-  Value result = NVVM::MmaOp::create(
-      *this, type, a, b, c, ArrayRef<int64_t>{16, 8, 32}, std::nullopt,
-      NVVM::MMAIntOverflow::wrapped,
-      std::array<NVVM::MMATypes, 2>{NVVM::MMATypes::u8, NVVM::MMATypes::s8},
-      std::array<NVVM::MMALayout, 2>{NVVM::MMALayout::row,
-                                     NVVM::MMALayout::col});
+  Value result =
+      NVVM::MmaOp::create(*this, type, a, b, c, ArrayRef<int64_t>{16, 8, 32},
+                          std::nullopt, NVVM::MMAIntOverflow::wrapped,
+                          std::array<NVVM::MMATypes, 2>{
+                              signedA ? NVVM::MMATypes::s8 : NVVM::MMATypes::u8,
+                              NVVM::MMATypes::s8},
+                          std::array<NVVM::MMALayout, 2>{NVVM::MMALayout::row,
+                                                         NVVM::MMALayout::col});
   SmallVector<Value> values;
   for (int64_t i = 0; i < 4; ++i)
     values.push_back(LLVM::ExtractValueOp::create(*this, result, i));
@@ -101,6 +103,27 @@ static SmallVector<Value> sumColumns(WarpBuilder &b, Value operand,
 Results mlir::ffd::lower(WarpBuilder &b, GPUCentreOp op) {
   SmallVector<Value> c = sumColumns(b, op.getFolded(), op.getBits());
   return {b.add(b.shl(c[0], 7), c[1])};
+}
+
+Results mlir::ffd::lower(WarpBuilder &b, GPUSquareSumOp op) {
+  // Column n of B lies where row n of A does, so B is its own transpose: the
+  // products of all columns with each other. Head h has hi in column 2h and lo
+  // in column 2h + 1: Q^2 = 2^14 hi^2 + 2^8 hi lo + lo^2. Lane 9 tq has the
+  // first two of head tq, the lane of the next row the last.
+  SmallVector<Value> folded = b.unpack(op.getFolded());
+  Value zero = b.c32(0);
+  SmallVector<Value> c(4, zero);
+  for (size_t i = 0; i < folded.size(); i += 2)
+    c = b.mmaInt({folded[i], zero, folded[i + 1], zero},
+                 {folded[i], folded[i + 1]}, c, /*signedA=*/true);
+  // Read again, so that nothing of it lives through a loop: registers are dear.
+  Value thread = b.ptxVolatile(b.i32(), "mov.u32 $0, %tid.x;", "=r", {});
+  Value isLow = b.ne(b.band(thread, 4), 0);
+  Value high = b.fma(b.toFloat(c[0]), b.cf(0x1p14f),
+                     b.fmul(b.toFloat(c[1]), b.cf(0x1p8f)));
+  Value part = b.select(isLow, b.toFloat(c[1]), high);
+  Value sum = b.fadd(part, b.shuffleXor(part, 4));
+  return {b.shuffleFrom(sum, b.mul(b.band(thread, 3), 9))};
 }
 
 Results mlir::ffd::lower(WarpBuilder &b, GPUCentreHighOp op) {

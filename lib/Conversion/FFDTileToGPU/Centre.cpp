@@ -21,8 +21,12 @@ using namespace mlir::ffd;
 void KernelEmitter::scoreCentre() {
   const int64_t chunks = plan.layout.headDim / 8;
   Value row64 = b.zext64(row);
-  Value given =
-      b.ne(LLVM::PtrToIntOp::create(b, b.i64(), arg(KernelArg::lse)), 0);
+  auto isGiven = [&](KernelArg which) {
+    return b.ne(LLVM::PtrToIntOp::create(b, b.i64(), arg(which)), 0);
+  };
+  Value given = isGiven(KernelArg::lse);
+  if (plan.traits.certified())
+    given = b.bor(given, isGiven(KernelArg::skipped_lse));
   Value items = b.select(given, b.c32(plan.group * chunks), b.c32(0));
   b.loop(thread, items, b.c32(plan.threads()), {},
          [&](Value item, ValueRange) -> SmallVector<Value> {

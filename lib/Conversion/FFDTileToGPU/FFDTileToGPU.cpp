@@ -24,15 +24,17 @@ namespace mlir::ffd {
 using namespace mlir;
 using namespace mlir::ffd;
 
-/// The argument struct of ffd/abi.h.
-static LLVM::LLVMStructType argumentStruct(Builder &b) {
+/// The argument struct of ffd/abi.h; its last field, which is younger than the
+/// others, only for kernels that read it.
+static LLVM::LLVMStructType argumentStruct(Builder &b, bool certified) {
   Type ptr = LLVM::LLVMPointerType::get(b.getContext());
   Type i64 = b.getI64Type(), i32 = b.getI32Type(), f32 = b.getF32Type();
   Type types[] = {
 #define FFD_KERNEL_ARG(FIELD, KIND) KIND,
 #include "ffd/Conversion/KernelArgs.def"
   };
-  return LLVM::LLVMStructType::getLiteral(b.getContext(), types);
+  return LLVM::LLVMStructType::getLiteral(
+      b.getContext(), ArrayRef<Type>(types).drop_back(certified ? 0 : 1));
 }
 
 /// The same of an append.
@@ -93,7 +95,8 @@ static LogicalResult lowerKernel(TileTeamsOp teams, const GPUArch &arch) {
     if (failed(plan))
       return failure();
     kernel = createKernel(builder, function, plan->threads(), plan->ctas,
-                          plan->sharedBytes, argumentStruct(builder));
+                          plan->sharedBytes,
+                          argumentStruct(builder, plan->traits.certified()));
     builder.setInsertionPointToStart(kernel.addEntryBlock(builder));
     result = KernelEmitter(builder, teams, *plan, kernel).emit();
   }

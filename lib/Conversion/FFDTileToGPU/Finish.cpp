@@ -50,6 +50,19 @@ Value KernelEmitter::placeRow() {
   return b.add(b.mul(place, arg(KernelArg::kv_heads)), head);
 }
 
+Value KernelEmitter::outputIndex(Value h) {
+  Value index = b.add(b.mul(b.zext64(placeRow()), plan.group), b.zext64(h));
+  if (Value token = queryToken(h)) {
+    // [sequence][query token][kv head][head of the group]
+    Value place = b.add(b.mul(this->place, plan.tokens()), token);
+    Value inToken = b.sub(h, b.mul(token, plan.tokenHeads()));
+    index = b.add(b.mul(b.zext64(place), b.zext64(arg(KernelArg::kv_heads))),
+                  b.zext64(head));
+    index = b.add(b.mul(index, plan.tokenHeads()), b.zext64(inToken));
+  }
+  return index;
+}
+
 void KernelEmitter::writeOutput(Value h, Value dim, ArrayRef<Value> output,
                                 Value sum, Value reference) {
   // No token: zero. A sum of 0 is not enough: scores of -inf alone give NaN.
@@ -59,15 +72,7 @@ void KernelEmitter::writeOutput(Value h, Value dim, ArrayRef<Value> output,
   SmallVector<Value> scaledOutput;
   for (Value x : output)
     scaledOutput.push_back(b.fmul(x, inverse));
-  Value index = b.add(b.mul(b.zext64(placeRow()), plan.group), b.zext64(h));
-  if (token) {
-    // [sequence][query token][kv head][head of the group]
-    Value place = b.add(b.mul(this->place, plan.tokens()), token);
-    Value inToken = b.sub(h, b.mul(token, plan.tokenHeads()));
-    index = b.add(b.mul(b.zext64(place), b.zext64(arg(KernelArg::kv_heads))),
-                  b.zext64(head));
-    index = b.add(b.mul(index, plan.tokenHeads()), b.zext64(inToken));
-  }
+  Value index = outputIndex(h);
   Value to =
       b.at(arg(KernelArg::out),
            b.shl(b.add(b.mul(index, plan.layout.valueDim), b.zext64(dim)), 2));
@@ -266,6 +271,8 @@ LogicalResult KernelEmitter::emitFinish(TileFinishOp op) {
     teamBarrier();
     mergeWarps(t);
   }
+  if (op.getSkipped())
+    mergeSkippedWarps();
   if (countsKept && plan.traits.refines)
     b.ifThen(b.eq(warp, 0), [&] {
       Value tiles = b.load(b.i32(), shared(plan.keptSum), 4);
@@ -275,7 +282,11 @@ LogicalResult KernelEmitter::emitFinish(TileFinishOp op) {
     Value counter = b.at(arg(KernelArg::workspace), scaled(placeRow(), 4));
     Value last =
         GPUArriveOp::create(b, b.i1(), counter, splits, shared(plan.flag));
-    b.ifThen(last, [&] { mergePieces(); });
+    b.ifThen(last, [&] {
+      if (op.getSkipped())
+        mergeSkippedPieces();
+      mergePieces();
+    });
   });
   return success();
 }

@@ -182,6 +182,17 @@ private:
   Value countSelects(Value mask);
   void addKeptCount(Value count);
 
+  // Certificate.cpp: what is not kept.
+  /// The mask of a block, with `ends` (may be null), and per query tile the
+  /// mass of the tokens that it skips, added to `sums`.
+  Value emitCertifiedMask(Value stageAddress, const ThresholdValue &threshold,
+                          Value ends, SmallVector<Value> &sums);
+  void startSkipped(ArrayRef<Value> thresholds);
+  void addSkipped(ArrayRef<Value> sums);
+  void mergeSkippedWarps();
+  void mergeSkippedPieces();
+  void writeSkipped(Value headInGroup, Value sum);
+
   // Pieces of the scan that candidates and share have in common.
   /// Scales of a block as f16.
   Value halfScales(Value scales);
@@ -207,6 +218,8 @@ private:
   // Finish.cpp: the end of a piece.
   LogicalResult emitFinish(TileFinishOp op);
   Value placeRow();
+  /// Where a head has its output, lse and skipped mass, i64.
+  Value outputIndex(Value headInGroup);
   void storeWarpState(const StateValue &state, int64_t headTile);
   void mergeWarps(int64_t headTile);
   void mergePieces();

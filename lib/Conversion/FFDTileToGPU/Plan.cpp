@@ -22,6 +22,9 @@ ProgramTraits ProgramTraits::of(TileTeamsOp teams) {
       traits.refinedMax |= bool(scan.getBody());
     traits.keepsEnds |= isa<TileKeepEndsOp>(op);
     traits.refines |= isa<TileRefineOp>(op);
+    if (auto skipped = dyn_cast<TileSkippedOp>(op))
+      traits.certificate =
+          skipped.getNoise() ? Certificate::noise : Certificate::plain;
     auto loop = dyn_cast<TileDistributeOp>(op);
     if (loop && loop.getDomain() == Domain::share)
       for (Operation &inner : *loop.getBody())
@@ -86,6 +89,8 @@ void KernelPlan::assignOffsets() {
   place = take(traits.keepsEnds ? 8 : 4);
   committed = place + 4;
   keptSum = take(4);
+  skippedSums = take(traits.certified() ? warps * paddedGroup() * 4 : 0);
+  skippedReference = take(traits.certified() ? paddedGroup() * 4 : 0);
   sharedBytes = next;
 }
 

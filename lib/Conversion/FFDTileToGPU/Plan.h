@@ -29,6 +29,9 @@ struct ProgramTraits {
   bool rings = false;      ///< the share of a team is scanned (from a ring)
   bool refinedMax = false; ///< the pseudo-max reads residuals (select_c5)
   bool keepsEnds = false;  ///< both ends of a row are kept (select_c6)
+  /// What is added up of the tokens that are not kept (cert_c1).
+  Certificate certificate = Certificate::none;
+  bool certified() const { return certificate != Certificate::none; }
   static ProgramTraits of(TileTeamsOp teams);
 };
 
@@ -97,7 +100,10 @@ struct KernelPlan {
   bool scanRing() const { return traits.rings && !direct; }
   /// Whether blocks are first scanned with the high bytes of the query alone:
   /// that takes a column per head, so it saves products above four heads.
-  bool screens() const { return scanRing() && scanTiles > 1; }
+  /// A certificate needs the scores of all tokens.
+  bool screens() const {
+    return scanRing() && scanTiles > 1 && !traits.certified();
+  }
 
   // A refinement slot: residuals, values, scales, maybe codes.
   int64_t slotValues() const { return layout.residualTileBytes(); }
@@ -129,7 +135,7 @@ struct KernelPlan {
   // Offsets in shared memory.
   int64_t ring, mergeSums, scanQuery, refineQuery, pages, keep, queue, barriers,
       unit, bad, factor, inverse, shift, rowMax, tailBad, flag, coordinates,
-      place, committed, keptSum, sharedBytes;
+      place, committed, keptSum, skippedSums, skippedReference, sharedBytes;
 
   void assignOffsets();
 };

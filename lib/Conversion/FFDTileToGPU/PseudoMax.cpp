@@ -443,6 +443,8 @@ LogicalResult KernelEmitter::emitThreshold(TileThresholdOp op) {
   }
   if (plan.screens())
     threshold.screen = screenThresholds(threshold.exact, limit);
+  if (plan.traits.certified())
+    startSkipped(threshold.exact);
   thresholds[op.getResult()] = threshold;
   return success();
 }

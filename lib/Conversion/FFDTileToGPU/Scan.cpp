@@ -171,29 +171,37 @@ SmallVector<Value> KernelEmitter::emitScanLoop(TileDistributeOp loop,
     if (isa<TileKeepEndsOp>(op))
       ends = keptEnds(iteration0);
   }
-  return b.loop(
-      b.c32(0), count, b.c32(1), {stage, parity},
+  SmallVector<Value> initial = {stage, parity};
+  initial.append(plan.traits.certified() ? plan.scanTiles : 0, b.cf(0));
+  SmallVector<Value> results = b.loop(
+      b.c32(0), count, b.c32(1), initial,
       [&](Value i, ValueRange carried) -> SmallVector<Value> {
         Value stage = carried[0], parity = carried[1];
+        SmallVector<Value> sums(carried.drop_front(2));
+        auto maskOf = [&](Value at) {
+          if (!plan.traits.certified())
+            return emitExactMask(at, threshold);
+          return emitCertifiedMask(at, threshold,
+                                   ends ? shuffle(ends, i) : Value(), sums);
+        };
         int64_t bytes = plan.layout.thumbnailBytes();
         Value mask;
         if (plan.direct) {
           Value place = slotOf(shuffle(pages, i));
-          mask = emitExactMask(
-              b.at(arg(KernelArg::thumbnails), b.mul(place, bytes)), threshold);
+          mask = maskOf(b.at(arg(KernelArg::thumbnails), b.mul(place, bytes)));
         } else {
           GPURingWaitOp::create(
               b, plan.copies, b.at(warpBarriers, b.shl(stage, 3)),
               b.band(b.shr(parity, stage), 1), plan.stages - 1);
           Value at = b.at(ringBase, b.mul(stage, bytes));
           mask = plan.screens() ? emitScreenedMask(at, threshold, parity)
-                                : emitExactMask(at, threshold);
+                                : maskOf(at);
           // All lanes have read the stage.
           GPUWarpBarrierOp::create(b);
           Value next = b.add(i, plan.stages);
           fillStage(stage, shuffle(pages, next), b.lt(next, count));
         }
-        if (ends)
+        if (ends && !plan.traits.certified())
           mask = b.bor(mask, shuffle(ends, i));
         if (plan.traits.refines)
           b.ifThen(b.band(b.eq(lane, 0), b.ne(mask, 0)), [&] {
@@ -210,8 +218,14 @@ SmallVector<Value> KernelEmitter::emitScanLoop(TileDistributeOp loop,
         }
         Value following = b.add(stage, 1);
         following = b.select(b.lt(following, plan.stages), following, b.c32(0));
-        return {following, b.bxor(parity, b.shl(b.c32(1), stage))};
+        SmallVector<Value> next = {following,
+                                   b.bxor(parity, b.shl(b.c32(1), stage))};
+        next.append(sums);
+        return next;
       });
+  if (plan.traits.certified())
+    addSkipped(ArrayRef<Value>(results).drop_front(2));
+  return {results[0], results[1]};
 }
 
 /// Masks that cost no scan: a lane per block.
@@ -307,6 +321,8 @@ LogicalResult KernelEmitter::emitShare(TileDistributeOp loop,
   SmallVector<StringRef> allowed = {"load_kept", "full", "store_kept"};
   if (scans)
     allowed = {"load_thumbnail", "scan", "reach", "keep_ends", "store_kept"};
+  if (loop.getSkipped())
+    allowed.push_back("skipped");
   if (failed(checkBody(loop, allowed)) || failed(checkKeepEnds(loop)))
     return failure();
   if (refine && failed(checkBody(refine, {"load_thumbnail", "load_body",

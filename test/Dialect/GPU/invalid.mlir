@@ -110,6 +110,15 @@ func.func @fold_high(%q: vector<8xi32>, %s: vector<4xi32>, %e: i32) {
 
 // -----
 
+// square_sum_c1
+func.func @square_sum(%b: vector<7xi32>) {
+  // expected-error @below {{'ffd.gpu.square_sum' op operand 'folded' has 7 words, expected two per channel group (square_sum_c1)}}
+  %z = ffd.gpu.square_sum %b : vector<7xi32>
+  return
+}
+
+// -----
+
 // centre_high_c1
 func.func @centre_high(%b: vector<8xi32>) {
   // expected-error @below {{'ffd.gpu.centre_high' op 'result' has 4 entries, expected 2 (centre_high_c1)}}

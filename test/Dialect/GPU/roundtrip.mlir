@@ -100,6 +100,8 @@ func.func @screen(%q: vector<16xi32>, %s: vector<16xi32>, %c: vector<4xi32>, %e:
   // CHECK: ffd.gpu.fold_high %{{.*}}, %{{.*}} factor %{{.*}} : (vector<16xi32>, vector<16xi32>, i32) -> vector<8xi32>
   %b = ffd.gpu.fold_high %q, %s factor %e
       : (vector<16xi32>, vector<16xi32>, i32) -> vector<8xi32>
+  // CHECK: ffd.gpu.square_sum %{{.*}} : vector<8xi32>
+  %sq = ffd.gpu.square_sum %b : vector<8xi32>
   // CHECK: ffd.gpu.centre_high %{{.*}} bits 2 : vector<8xi32> -> vector<2xi32>
   %z = ffd.gpu.centre_high %b bits 2 : vector<8xi32> -> vector<2xi32>
   // CHECK: ffd.gpu.screen_tile %{{.*}}, %{{.*}}, %{{.*}} start %{{.*}}, %{{.*}} bits 2 : (vector<4xi32>, vector<8xi32>, vector<8xi32>, vector<2xi32>, vector<2xi32>) -> vector<8xi32>
