@@ -46,6 +46,7 @@ def sm_scale(value: Any, head_dim: int) -> float:
 
 
 CENTRES = ("none", "row")
+CERTIFICATES = ("none", "plain", "noise")
 
 
 def centre(value: Any) -> int:
@@ -53,6 +54,14 @@ def centre(value: Any) -> int:
     if text("centre", value) not in CENTRES:
         raise ValueError(f"argument 'centre' is '{value}', expected 'none' or 'row'")
     return CENTRES.index(value)
+
+
+def certificate(value: Any) -> int:
+    """The number of an argument 'certificate'."""
+    if text("certificate", value) not in CERTIFICATES:
+        raise ValueError(f"argument 'certificate' is '{value}', expected 'none', 'plain' or "
+                         "'noise'")
+    return CERTIFICATES.index(value)
 
 
 def text(name: str, value: Any) -> str:

@@ -37,6 +37,20 @@ class Result:
     scores: np.ndarray | None = None
     """float32 [batch, heads, tokens] in natural-log units, if asked for: see
     `Scan.scores`."""
+    skipped_lse: np.ndarray | None = None
+    """float32 [batch, heads], with a certificate: natural log of the softmax mass
+    that the scan estimates for the tokens not attended to; -inf where all were."""
+
+    @property
+    def missed(self) -> np.ndarray | None:
+        """float32 [batch, heads], with a certificate: the estimated share of the
+        softmax mass that was not attended to, 0 to 1."""
+        if self.skipped_lse is None:
+            return None
+        with np.errstate(invalid="ignore"):
+            whole = np.logaddexp(self.lse, self.skipped_lse)
+            share: np.ndarray = np.exp(self.skipped_lse - whole)
+        return np.where(np.isneginf(self.skipped_lse), np.float32(0), share)
 
 
 @dataclass(frozen=True)
@@ -193,7 +207,7 @@ class Cache:
     def decode(self, q: Any, *, delta: Any = 5.0, sm_scale: float | None = None,
                select_block: int = 16, splits: int = 0, selector: str = "top_delta",
                execution: str | None = None, refined_max: bool | None = None,
-               pseudo_max: bool = False, scores: bool = False,
+               certificate: str = "none", pseudo_max: bool = False, scores: bool = False,
                runtime: Runtime | None = None) -> Result:
         """Attends to the kept blocks and the tail: the newest token of each
         sequence asks, or the newest 1 to 8 do.
@@ -217,6 +231,10 @@ class Cache:
             residuals, and always keeps both ends (select_c5 and select_c6 of
             docs/numerics.md): much nearer to exact attention, more blocks kept.
             None: True for "top_delta" where the cache has residuals, else False.
+        certificate: "plain" or "noise": the kernel also estimates the softmax mass that
+            "top_delta" skips (cert_c1 to cert_c4 of docs/numerics.md): `skipped_lse` and
+            `missed` of the result. Plain is nearly always too high rather than too
+            low, noise nearer in the mean.
         pseudo_max, scores: also compute these (on the CPU, from the integer scan
             that docs/numerics.md defines; it costs a pass over the cache).
 
@@ -227,15 +245,17 @@ class Cache:
         block = check.choice("select_block", select_block, SELECT_BLOCKS)
         scale = check.sm_scale(sm_scale, self.head_dim)
         refined = takes_refined(refined_max, selector, self._native.residuals)
-        out, lse, kept = self._native.decode(
+        out, lse, kept, skipped = self._native.decode(
             runtime_, q, check.deltas(delta, self.batch), scale, block,
             check.integer("splits", splits, 0, 1024), check.text("selector", selector),
-            check.text("execution", execution or ""), refined)
+            check.text("execution", execution or ""), refined,
+            check.certificate(certificate))
         best = approximate = None
         if pseudo_max or scores:
             _, _, approximate, best = self._native.scan(runtime_, q, scale, False, bool(scores),
                                                          refined)
-        return Result(out, lse, kept.view(np.bool_), best if pseudo_max else None, approximate)
+        return Result(out, lse, kept.view(np.bool_), best if pseudo_max else None, approximate,
+                      skipped)
 
     def scan(self, q: Any, *, sm_scale: float | None = None, refined_max: bool | None = None,
              runtime: Runtime | None = None) -> Scan:
@@ -277,15 +297,16 @@ def decode(q: Any, k: Any, v: Any, *, lengths: Any = None, delta: Any = 5.0,
            sm_scale: float | None = None, scan_bits: int = 2, residual_bits: int | None = None,
            select_block: int = 16, lag: int = 0, centre: str = "none", splits: int = 0,
            selector: str = "top_delta", execution: str | None = None,
-           refined_max: bool | None = None, pseudo_max: bool = False, scores: bool = False,
-           runtime: Runtime | None = None) -> Result:
+           refined_max: bool | None = None, certificate: str = "none", pseudo_max: bool = False,
+           scores: bool = False, runtime: Runtime | None = None) -> Result:
     """Builds a `Cache` of k and v and decodes q over it once; arguments as of
     `Cache` and `Cache.decode`. To decode more than once, keep the cache."""
     cache = Cache(k, v, lengths=lengths, scan_bits=scan_bits, residual_bits=residual_bits, lag=lag,
                   centre=centre, runtime=runtime)
     return cache.decode(q, delta=delta, sm_scale=sm_scale, select_block=select_block,
                         splits=splits, selector=selector, execution=execution,
-                        refined_max=refined_max, pseudo_max=pseudo_max, scores=scores,
+                        refined_max=refined_max, certificate=certificate,
+                        pseudo_max=pseudo_max, scores=scores,
                         runtime=runtime)
 
 

@@ -32,6 +32,7 @@ class Runtime:
         centre: int,
         query_tokens: int,
         refined_max: bool,
+        certificate: int,
     ) -> str: ...
 
 class Cache:
@@ -57,7 +58,10 @@ class Cache:
         selector: str,
         execution: str,
         refined_max: bool,
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.uint8]]: ...
+        certificate: int,
+    ) -> tuple[
+        NDArray[np.float32], NDArray[np.float32], NDArray[np.uint8], NDArray[np.float32] | None
+    ]: ...
     def scan(
         self,
         runtime: Runtime,
@@ -160,6 +164,7 @@ class PagedCache:
         strides: tuple[int, int],
         out: int,
         lse: int,
+        skipped_lse: int,
         stream: int,
     ) -> None: ...
     def gather(

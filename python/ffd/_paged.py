@@ -56,6 +56,8 @@ class PagedCache:
     select_block, scan_bits, centre, lag: as of `ffd.Cache` and its `decode`.
     pseudo_max: "refined", or "scan", which keeps fewer blocks at the same delta and
         is further from exact attention (docs/quality.md).
+    certificate: "plain" or "noise": decodes can give `skipped_lse`, as
+        `ffd.Cache.decode` with a certificate does.
     query_tokens: newest tokens of a sequence that ask at once, 1 to 8; lag is
         query_tokens - 1 at least.
     target: "cpu", "cuda" (the same as "cuda:0") or "cuda:1" ...
@@ -86,7 +88,8 @@ class PagedCache:
                  dtype: Any = "float16", pages: int | None = None, memory: int | None = None,
                  delta: float = 5.0, sm_scale: float | None = None, select_block: int = 16,
                  scan_bits: int = 2, centre: str = "none", pseudo_max: str = "refined",
-                 lag: int = 0, query_tokens: int = 1, target: str = "cpu", threads: int = 0,
+                 certificate: str = "none", lag: int = 0, query_tokens: int = 1,
+                 target: str = "cpu", threads: int = 0,
                  kernel_dir: str | os.PathLike[str] | None = None, jit: bool = True,
                  jit_path: str | os.PathLike[str] | None = None, host_pages: bool = False,
                  batch_invariant: bool = False, piece_tokens: int = 0) -> None:
@@ -111,6 +114,8 @@ class PagedCache:
         if check.text("pseudo_max", pseudo_max) not in ("scan", "refined"):
             raise ValueError(f"argument 'pseudo_max' is '{pseudo_max}', expected 'refined' or "
                              "'scan'")
+        check.certificate(certificate)
+        self.certificate = certificate
         self.device, self._number = batches.device_of(target)
         self._framework: str | None = None
         options = dict(
@@ -119,7 +124,8 @@ class PagedCache:
             scan_bits=check.choice("scan_bits", scan_bits, (2, 4, 8)),
             select_block=check.choice("select_block", select_block, SELECT_BLOCKS),
             query_tokens=self.query_tokens, centre=check.centre(centre),
-            pseudo_max=int(pseudo_max == "refined"), layers=self.layers, kv_heads=self.kv_heads,
+            pseudo_max=int(pseudo_max == "refined"),
+            certificate=check.certificate(certificate), layers=self.layers, kv_heads=self.kv_heads,
             sequences=self.max_sequences, lag=self.lag, max_tokens=self.max_tokens,
             pages=check.integer("pages", pages, 0), delta=batches.delta_of(delta),
             sm_scale=check.sm_scale(sm_scale, self.head_dim), host_pages=int(bool(host_pages)),
@@ -291,7 +297,7 @@ class PagedCache:
                                 k_strides, v_strides, on)))
 
     def decode(self, layer: int, sequences: Any, q: Any, *, delta: Any = None, lse: Any = False,
-               out: Any = None, stream: Any = None) -> Any:
+               skipped_lse: Any = False, out: Any = None, stream: Any = None) -> Any:
         """Attention of the newest token of each sequence, or of the query_tokens newest,
         over its tokens in one layer.
 
@@ -300,20 +306,27 @@ class PagedCache:
             oldest token first.
         delta: sets the threshold of the sequences first, as set_delta does: it stays.
             None leaves it as it is. Not in a capture.
-        lse: True: also give it. Or an array to write it to.
+        lse, skipped_lse: True: also give it. Or an array to write it to. skipped_lse is
+            the log of the softmax mass that the scan estimates for the tokens not
+            attended to, -inf where all were; the cache needs a certificate.
         out: the array to write to, float32 with value_dim in place of head_dim; None:
             a new one of the framework of q, on its device (numpy's for others in host
             memory).
 
-        Returns out, or (out, lse): float32 [sequences, heads] or [sequences,
-        query_tokens, heads], natural log. A sequence without tokens gives 0 and -inf.
+        Returns out, or (out, lse), (out, skipped_lse) or (out, lse, skipped_lse): float32
+        [sequences, heads] or [sequences, query_tokens, heads], natural log. A sequence
+        without tokens gives 0, -inf and -inf.
         """
         layer = check.integer("layer", layer, 0, self.layers - 1)
         given = {"q": q}
         if out is not None:
             given["out"] = out
-        if lse is not False and lse is not True and lse is not None:
-            given["lse"] = lse
+        for name, array in (("lse", lse), ("skipped_lse", skipped_lse)):
+            if array is not False and array is not True and array is not None:
+                given[name] = array
+        if self.certificate == "none" and (skipped_lse is True or "skipped_lse" in given):
+            raise ValueError("argument 'skipped_lse' is given, expected a cache with certificate "
+                             "'plain' or 'noise'")
         on, views = self._enter(stream, given, (sequences,))
         by_name = dict(zip(given, views))
         query = by_name["q"]
@@ -334,10 +347,15 @@ class PagedCache:
         query, strides = batches.query_strides(query)
         shape = query.shape[:-1]
         result = self._result(by_name.get("out"), (*shape, self.value_dim), query)
-        logs = by_name.get("lse")
+        logs, skipped = by_name.get("lse"), by_name.get("skipped_lse")
         if lse is True or logs is not None:
             logs = self._result(logs, shape, query)
             batches.check_apart(result, logs)
+        if skipped_lse is True or skipped is not None:
+            skipped = self._result(skipped, shape, query)
+            batches.check_apart(result, skipped)
+            if logs is not None:
+                batches.check_apart(logs, skipped)
         values: list[float] = []
         if delta is not None:
             if listed is not None:
@@ -347,11 +365,13 @@ class PagedCache:
             if len(set(slots)) < count:
                 raise ValueError(f"argument 'sequences' is {slots}, expected each at most once")
             values = check.deltas(delta, count).tolist()
-        self._enqueue([query, result, *filter(None, (logs, listed))], on, lambda: (
+        self._enqueue([query, result, *filter(None, (logs, skipped, listed))], on, lambda: (
             self._native.decode(layer, count, slots or [], values,
                                 listed.address if listed else 0, query.address, strides,
-                                result.address, logs.address if logs else 0, on)))
-        return result.array if logs is None else (result.array, logs.array)
+                                result.address, logs.address if logs else 0,
+                                skipped.address if skipped else 0, on)))
+        more = [v.array for v in (logs, skipped) if v is not None]
+        return (result.array, *more) if more else result.array
 
     def gather(self, layer: int, sequence: int, *, first: int = 0, tokens: int | None = None,
                like: Any = None, stream: Any = None) -> tuple[Any, Any]:
@@ -436,7 +456,7 @@ class PagedCache:
                     self._framework = framework
                     break
         on = self._stream(stream)
-        views = [_views.view(name, array, on, write=name in ("out", "lse"))
+        views = [_views.view(name, array, on, write=name in ("out", "lse", "skipped_lse"))
                  for name, array in arrays.items()]
         for v in views:
             if v.device != self.device:

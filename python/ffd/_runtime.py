@@ -72,7 +72,8 @@ class Runtime:
                 dtype: str = "float16", scan_bits: int = 2, select_block: int = 16,
                 residual_bits: int | None = None, selector: str = "top_delta",
                 execution: str | None = None, refined_max: bool | None = None,
-                program: str = "decode", centre: str = "none", query_tokens: int = 1) -> str:
+                program: str = "decode", centre: str = "none", query_tokens: int = 1,
+                certificate: str = "none") -> str:
         """Finds or compiles a kernel before it is needed.
 
         head_dim: 64, 80, 96, 128, 192 or 256. value_dim: a multiple of 16 up to
@@ -93,7 +94,7 @@ class Runtime:
                                     residuals, selector, execution or "",
                                     _arguments.centre(centre),
                                     _arguments.integer("query_tokens", query_tokens, 1, 8),
-                                    refined)
+                                    refined, _arguments.certificate(certificate))
 
     def __repr__(self) -> str:
         return f"ffd.Runtime('{self.target}', threads={self.threads})"

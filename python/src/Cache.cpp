@@ -192,12 +192,13 @@ struct Cache::Call {
   std::optional<Query> query;
 
   Call(const SplitCache &cache, nb::handle qArray, int selectBlock,
-       float smScale, bool refinedMax)
+       float smScale, bool refinedMax, int certificate = FFD_CERTIFICATE_NONE)
       : spec(cache.spec()) {
     const ElementArray q("q", qArray, 3, 4, kQueryAxes);
     checkQuery(q, cache.batch(), cache.kvHeads(), cache.lag(), spec);
     spec.select_block = selectBlock;
     spec.pseudo_max = refinedMax ? FFD_PSEUDO_MAX_REFINED : FFD_PSEUDO_MAX_SCAN;
+    spec.certificate = int16_t(certificate);
     query.emplace(q);
     cache.fill(args);
     query->fill(args);
@@ -209,7 +210,8 @@ nb::tuple Cache::decode(Runtime &runtime, nb::handle q,
                         const ConstFloats1 &delta, float smScale,
                         int selectBlock, int splits,
                         const std::string &selector,
-                        const std::string &execution, bool refinedMax) const {
+                        const std::string &execution, bool refinedMax,
+                        int certificate) const {
   const Selector rule = parseSelector(selector, execution);
   if (refinedMax && rule.rule != Rule::TopDelta)
     raiseValue("argument 'refined_max' is True with selector '" + rule.name() +
@@ -217,7 +219,12 @@ nb::tuple Cache::decode(Runtime &runtime, nb::handle q,
   if (refinedMax && cache->spec().no_residuals)
     raiseValue("argument 'refined_max' is True with a cache without residuals, "
                "expected residual_bits 8");
-  Call call(*cache, q, selectBlock, smScale, refinedMax);
+  if (certificate && !rule.isDefault())
+    raiseValue(std::string("argument 'certificate' is '") +
+               certificateName(certificate) + "' with selector '" +
+               rule.name() + "'" + (rule.split ? " in split execution" : "") +
+               ", expected 'top_delta' in fused execution");
+  Call call(*cache, q, selectBlock, smScale, refinedMax, certificate);
   check(checkSpec(call.spec, /*ablations=*/true));
   const size_t batch = size_t(cache->batch());
   if (delta.shape(0) != batch)
@@ -228,7 +235,11 @@ nb::tuple Cache::decode(Runtime &runtime, nb::handle q,
   const NewArray<float> lse(call.query->outputShape());
   const NewArray<uint8_t> kept(
       {batch, size_t(cache->kvHeads()), size_t(selects(selectBlock))});
+  std::optional<NewArray<float>> skipped;
+  if (certificate)
+    skipped.emplace(call.query->outputShape());
   ffdDecodeArgs &args = call.args;
+  args.skipped_lse = skipped ? skipped->data() : nullptr;
   args.delta = delta.data();
   args.out = out.data();
   args.lse = lse.data();
@@ -241,7 +252,8 @@ nb::tuple Cache::decode(Runtime &runtime, nb::handle q,
     status = runtime.decode(call.spec, Program::Decode, rule, args);
   }
   check(status);
-  return nb::make_tuple(out.object(), lse.object(), kept.object());
+  return nb::make_tuple(out.object(), lse.object(), kept.object(),
+                        skipped ? skipped->object() : nb::none());
 }
 
 nb::tuple Cache::scan(Runtime &runtime, nb::handle q, float smScale,

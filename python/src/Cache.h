@@ -38,13 +38,14 @@ public:
         int64_t lag, int centre);
 
   /// (out [batch, heads, value dim], lse [batch, heads], kept [batch, kv heads,
-  /// selects(selectBlock)], 0 beyond the sequence). With an axis of query
+  /// selects(selectBlock)], 0 beyond the sequence, skipped lse [batch, heads]
+  /// or None without a certificate, an ffdCertificate). With an axis of query
   /// tokens in q, [batch, query tokens, heads, head dim], all but kept have one
   /// too.
   nb::tuple decode(Runtime &runtime, nb::handle q, const ConstFloats1 &delta,
                    float smScale, int selectBlock, int splits,
                    const std::string &selector, const std::string &execution,
-                   bool refinedMax) const;
+                   bool refinedMax, int certificate) const;
 
   /// (units [batch, heads, committed tokens] or None, unit [batch, heads],
   /// scores [batch, heads, tokens] or None, pseudo-max [batch, heads]), as

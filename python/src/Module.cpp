@@ -67,6 +67,7 @@ static void makePaged(PagedCache *place, std::shared_ptr<PagedContext> context,
   integer("query_tokens", options.spec.query_tokens);
   integer("centre", options.spec.centre);
   integer("pseudo_max", options.spec.pseudo_max);
+  integer("certificate", options.spec.certificate);
   integer("layers", options.layers);
   integer("kv_heads", options.kv_heads);
   integer("sequences", options.sequences);
@@ -116,7 +117,7 @@ static void bindPaged(nb::module_ &m, nb::handle error) {
            "k_strides"_a, "v_strides"_a, "stream"_a)
       .def("decode", &PagedCache::decode, "layer"_a, "count"_a, "sequences"_a,
            "deltas"_a, "device_sequences"_a, "q"_a, "strides"_a, "out"_a,
-           "lse"_a, "stream"_a)
+           "lse"_a, "skipped_lse"_a, "stream"_a)
       .def("gather", &PagedCache::gather, "layer"_a, "sequence"_a, "first"_a,
            "count"_a, "k"_a, "v"_a, "stream"_a)
       .def("keep", &PagedCache::keep, "owner"_a, "stream"_a)
@@ -150,7 +151,7 @@ NB_MODULE(_ffd, m) {
              int group, const std::string &element, int scanBits,
              int selectBlock, bool residuals, const std::string &selector,
              const std::string &execution, int centre, int queryTokens,
-             bool refinedMax) {
+             bool refinedMax, int certificate) {
             ffdSpec spec = {};
             spec.head_dim = headDim;
             spec.value_dim = valueDim;
@@ -164,6 +165,7 @@ NB_MODULE(_ffd, m) {
             spec.query_tokens = queryTokens;
             spec.pseudo_max =
                 refinedMax ? FFD_PSEUDO_MAX_REFINED : FFD_PSEUDO_MAX_SCAN;
+            spec.certificate = int16_t(certificate);
             const Selector rule = parseSelector(selector, execution);
             std::string target;
             Status status;
@@ -178,7 +180,8 @@ NB_MODULE(_ffd, m) {
           },
           "program"_a, "head_dim"_a, "value_dim"_a, "group"_a, "element"_a,
           "scan_bits"_a, "select_block"_a, "residuals"_a, "selector"_a,
-          "execution"_a, "centre"_a, "query_tokens"_a, "refined_max"_a);
+          "execution"_a, "centre"_a, "query_tokens"_a, "refined_max"_a,
+          "certificate"_a);
 
   nb::class_<Cache>(m, "Cache")
       .def(nb::init<Runtime &, nb::handle, nb::handle, std::optional<Lengths>,
@@ -187,7 +190,7 @@ NB_MODULE(_ffd, m) {
            "residuals"_a, "lag"_a, "centre"_a)
       .def("decode", &Cache::decode, "runtime"_a, "q"_a, "delta"_a,
            "sm_scale"_a, "select_block"_a, "splits"_a, "selector"_a,
-           "execution"_a, "refined_max"_a)
+           "execution"_a, "refined_max"_a, "certificate"_a)
       .def("scan", &Cache::scan, "runtime"_a, "q"_a, "sm_scale"_a, "units"_a,
            "scores"_a, "refined_max"_a)
       .def("selects", &Cache::selects, "select_block"_a)

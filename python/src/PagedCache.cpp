@@ -294,7 +294,7 @@ void PagedCache::decode(int layer, int count, const Slots &sequences,
                         const std::vector<float> &values,
                         Address deviceSequences, Address q,
                         std::pair<int64_t, int64_t> strides, Address out,
-                        Address lse, Address stream) {
+                        Address lse, Address skippedLse, Address stream) {
   if (!values.empty() && values.size() != sequences.size())
     raiseValue("there are " + std::to_string(values.size()) +
                " thresholds, expected " + std::to_string(sequences.size()));
@@ -308,6 +308,7 @@ void PagedCache::decode(int layer, int count, const Slots &sequences,
   std::tie(batch.q_batch_stride, batch.q_head_stride) = strides;
   batch.out = at<float>(out);
   batch.lse = at<float>(lse);
+  batch.skipped_lse = at<float>(skippedLse);
   run([&](ffdCache *c) {
     if (!values.empty()) {
       const ffdStatus status = setEach(c, sequences, values, stream);

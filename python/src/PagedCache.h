@@ -96,7 +96,7 @@ public:
   void decode(int layer, int count, const Slots &sequences,
               const std::vector<float> &values, Address deviceSequences,
               Address q, std::pair<int64_t, int64_t> strides, Address out,
-              Address lse, Address stream);
+              Address lse, Address skippedLse, Address stream);
   void gather(int layer, int32_t sequence, int64_t first, int64_t count,
               Address k, Address v, Address stream);
 

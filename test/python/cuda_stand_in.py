@@ -45,7 +45,8 @@ class _PlanArgs(ctypes.Structure):  # ffdPlanArgs
 class _Spec(ctypes.Structure):  # ffdSpec
     _fields_ = [(name, _I) for name in (
         "head_dim", "value_dim", "group", "element", "scan_bits", "quant_block", "select_block",
-        "no_residuals", "query_tokens", "centre", "pseudo_max")]
+        "no_residuals", "query_tokens", "centre")]
+    _fields_ += [("pseudo_max", ctypes.c_int16), ("certificate", ctypes.c_int16)]
 
 
 class _Options(ctypes.Structure):  # ffdContextOptions

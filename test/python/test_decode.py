@@ -384,6 +384,29 @@ def test_decode_with_a_refined_pseudo_max(runtime):  # select_c5, select_c6
         assert (some[0] == some[1]).all()
 
 
+@pytest.mark.cpu
+@pytest.mark.parametrize("certificate", ("plain", "noise"))
+def test_decode_with_a_certificate(certificate, runtime):  # cert_c1 to cert_c4
+    case = draw(632, lengths=[900, 200, 0, 100], shared=False, delta=1.0, **SMALL)
+    cache, q = cache_of(case, runtime), inputs(case)[0]
+    got = cache.decode(q, delta=1.0, refined_max=False, certificate=certificate, runtime=runtime)
+    spec = replace(case.spec, certificate=certificate, pseudo_max="scan")
+    want = decode(case.q, case.k, case.v, np.array(case.lengths), spec)
+    verdict = compare(got.out, got.lse, got.kept.astype(np.uint8), want, spec,
+                      skipped=got.skipped_lse)
+    assert not verdict.problem, verdict.problem
+    assert (got.missed >= 0).all() and (got.missed <= 1).all() and (got.missed > 0).any()
+    assert (got.missed[2:] == 0).all()
+    plain = cache.decode(q, delta=1.0, refined_max=False, runtime=runtime)
+    assert plain.skipped_lse is None and plain.missed is None
+    assert (plain.out == got.out).all() and (plain.lse == got.lse).all()
+    with pytest.raises(ValueError, match="'certificate' is 'sure', expected 'none', 'plain' or"):
+        cache.decode(q, certificate="sure", runtime=runtime)
+    for rule in (dict(selector="all"), dict(execution="split")):
+        with pytest.raises(ValueError, match=f"'certificate' is '{certificate}' with selector"):
+            cache.decode(q, certificate=certificate, runtime=runtime, **rule)
+
+
 @BOTH
 @pytest.mark.parametrize("bad", (np.nan, np.inf, -np.inf), ids=str)
 @pytest.mark.parametrize("where", ("query", "committed", "tail"))

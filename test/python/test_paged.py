@@ -217,6 +217,29 @@ def test_both_kinds_of_pseudo_max():
     agree(plain.decode(0, sequences, q, lse=True), case, pseudo_max="scan")
 
 
+@pytest.mark.parametrize("certificate", ("plain", "noise"))
+def test_a_certificate(certificate):
+    case = drawn(12, [900, 300, 0, 100])
+    q = arrays_of(case)[0]
+    cache, sequences = filled(case, certificate=certificate)
+    out, lse, skipped = cache.decode(0, sequences, q, lse=True, skipped_lse=True)
+    agree((out, lse), case)
+    want = decode(case.q, case.k, case.v, np.array(case.lengths),
+                  replace(case.spec, certificate=certificate))
+    problem = measures.skipped_disagreement(skipped, want.skipped, want.shift)
+    assert not problem, problem
+    assert np.isfinite(skipped[:2]).any() and np.isneginf(skipped[2:]).all()
+    mine = np.full(skipped.shape, np.nan, np.float32)
+    alone = cache.decode(0, sequences, q, skipped_lse=mine)
+    assert (alone[0] == out).all() and (alone[1] == skipped).all() and (mine == skipped).all()
+    assert (cache.decode(0, sequences, q) == out).all()
+    with pytest.raises(ValueError, match="'lse' and 'skipped_lse' overlap"):
+        cache.decode(0, sequences, q, lse=mine, skipped_lse=mine)
+    plain, sequences = filled(case)
+    with pytest.raises(ValueError, match="'skipped_lse' is given, expected a cache with certif"):
+        plain.decode(0, sequences, q, skipped_lse=True)
+
+
 def test_softmax_scale():
     case = drawn(11, [500])
     cache, sequences = filled(case, sm_scale=0.25)
@@ -479,6 +502,7 @@ def test_memory():
     (dict(scan_bits=3), "'scan_bits' is 3"),
     (dict(centre="mean"), "'centre' is 'mean'"),
     (dict(pseudo_max="exact"), "'pseudo_max' is 'exact', expected 'refined' or 'scan'"),
+    (dict(certificate="sure"), "'certificate' is 'sure', expected 'none', 'plain' or 'noise'"),
     (dict(query_tokens=4), "lag"),
     (dict(sm_scale=-1), "'sm_scale' is -1"),
     (dict(delta=-1), "'delta' is -1"),
