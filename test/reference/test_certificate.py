@@ -131,7 +131,7 @@ def test_far_below(kind, tmp_path):  # cert_c3
     case = draw(951, head_dim=64, kv_heads=1, group=2, lengths=[600], shared=False, kind="plain",
                 planted=False, scan_bits=4, select_block=16, element=F16, delta=1.0)
     case.q[0, 1] = case.q[0, 0]
-    case.k[0, 5, 0] = F16.round(8000 * case.q[0, 0] / (case.q[0, 0] ** 2).sum())
+    case.k[0, 5, 0] = F16.round(1700 * case.q[0, 0] / (case.q[0, 0] ** 2).sum())
     want = verify(case, certified(case, kind), tmp_path)
     least, most = want.skipped
     assert (most > least + 100).all() and (want.lse > most + 50).all()

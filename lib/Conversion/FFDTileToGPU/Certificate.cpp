@@ -48,17 +48,20 @@ Value KernelEmitter::emitCertifiedMask(Value stageAddress,
   int64_t selects = plan.layout.selectsPerBlock();
   int64_t tiles = plan.tilesPerBlock() / selects;
   SmallVector<Value> mass(plan.scanTiles, b.cf(0));
-  // What is infinite of a selection block is kept.
-  auto addUnless = [&](Value kept, ArrayRef<Value> parts) {
+  // Unless they are kept, adds the masses of some tokens, which may be infinite
+  // if they are.
+  auto addUnless = [&](Value kept, MutableArrayRef<Value> to,
+                       ArrayRef<Value> masses) {
     for (int64_t i = 0; i < plan.scanTiles; ++i)
-      mass[i] = b.select(kept, mass[i], b.fadd(mass[i], parts[i]));
+      to[i] = b.select(kept, to[i], b.fadd(to[i], masses[i]));
   };
   // With one query tile the parts of all selection blocks wait for the mask;
-  // more would fill the registers, so that a vote decides about each at once.
+  // more would fill the registers, so that votes decide about each at once.
+  // One per tile: without, the assembler lets many tiles' scores wait.
   const bool votes = plan.scanTiles > 1;
-  SmallVector<SmallVector<Value>> parts(selects,
-                                        SmallVector<Value>(plan.scanTiles));
-  Value all; // of the scores of a selection block: negative if each is
+  SmallVector<SmallVector<Value>> parts(
+      selects, SmallVector<Value>(plan.scanTiles, b.cf(0)));
+  Value kept; // of the selection block, so far
   int64_t tile = plan.tilesPerBlock();
   Value mask = scanBlock(
       stageAddress, plan.layout.selectBlock, [&](Value codes) -> Value {
@@ -66,28 +69,44 @@ Value KernelEmitter::emitCertifiedMask(Value stageAddress,
         Value scores =
             GPUScanTileOp::create(b, b.words(2 * plan.scanTiles), codes,
                                   folded.tiles, starts, plan.bits);
-        SmallVector<Value> &part = parts[tile / tiles];
-        for (int64_t i = 0; i < plan.scanTiles; ++i)
+        SmallVector<Value> masses;
+        Value all; // negative if every score is
+        for (int64_t i = 0; i < plan.scanTiles; ++i) {
+          Value both[2];
           for (int64_t half : {0, 1}) {
             Value score = b.get(scores, 2 * i + half);
-            Value one = exp2(b.fmul(b.toFloat(score), factors[half][i]));
-            part[i] = part[i] ? b.fadd(part[i], one) : one;
+            both[half] = exp2(b.fmul(b.toFloat(score), factors[half][i]));
             all = all ? b.band(all, score) : score;
           }
-        if (votes && tile % tiles == 0) {
-          Value kept = any(b.ge(all, b.c32(0)));
-          if (ends)
-            kept = b.bor(kept, b.ne(b.band(ends, int64_t(1) << tile), 0));
-          addUnless(kept, part);
+          masses.push_back(b.fadd(both[0], both[1]));
         }
-        if (tile % tiles == 0)
-          all = {};
+        const bool ofSelect = tile % tiles == 0; // the last one seen of it
+        SmallVector<Value> &part = parts[tile / tiles];
+        if (!votes) {
+          for (int64_t i = 0; i < plan.scanTiles; ++i)
+            part[i] = tile % tiles == tiles - 1 ? masses[i]
+                                                : b.fadd(part[i], masses[i]);
+          return scores;
+        }
+        Value here = any(b.ge(all, b.c32(0)));
+        if (ends)
+          here = b.bor(here, b.ne(b.band(ends, int64_t(1) << tile), 0));
+        kept = kept ? b.bor(kept, here) : here;
+        if (tiles == 1) {
+          addUnless(kept, mass, masses);
+        } else {
+          addUnless(kept, part, masses);
+          if (ofSelect)
+            addUnless(kept, mass, part);
+        }
+        if (ofSelect)
+          kept = {};
         return scores;
       });
   if (ends)
     mask = b.bor(mask, ends);
   for (int64_t j = 0; j < selects && !votes; ++j)
-    addUnless(b.ne(b.band(mask, int64_t(1) << (j * tiles)), 0), parts[j]);
+    addUnless(b.ne(b.band(mask, int64_t(1) << (j * tiles)), 0), mass, parts[j]);
   Value skipped = b.sub(b.c32(plan.tilesPerBlock()),
                         LLVM::CtPopOp::create(b, b.i32(), mask));
   Value least = b.fmul(b.toFloat(skipped), b.cf(kTokensOfLane * kLeast));
