@@ -132,16 +132,15 @@ llvm.func @plan(%args: !llvm.ptr {llvm.align = 8 : i64,
   %third_warp = arith.cmpi eq, %warp, %two : i32
   %aim0 = arith.select %second_warp, %resident, %target : i32
   %aim = arith.select %first_warp, %multiprocessors, %aim0 : i32
-  %low0 = arith.select %first_warp, %two, %c8 : i32
   // The others have nothing to search.
   %one_of_two = arith.ori %first_warp, %second_warp : i1
   %searches = arith.ori %one_of_two, %third_warp : i1
-  %longest_piece = arith.maxsi %most, %low0 : i32
-  %high0 = arith.select %searches, %longest_piece, %low0 : i32
+  %longest_piece = arith.maxsi %most, %c8 : i32
+  %high0 = arith.select %searches, %longest_piece, %c8 : i32
   %rows = arith.muli %batch, %heads : i32
   %wanted = arith.maxsi %aim, %rows : i32
   %allowed = arith.divui %wanted, %heads : i32
-  %found:2 = scf.while (%low = %low0, %high = %high0) : (i32, i32) -> (i32, i32) {
+  %found:2 = scf.while (%low = %c8, %high = %high0) : (i32, i32) -> (i32, i32) {
     %more = arith.cmpi slt, %low, %high : i32
     scf.condition(%more) %low, %high : i32, i32
   } do {
@@ -201,7 +200,7 @@ llvm.func @plan(%args: !llvm.ptr {llvm.align = 8 : i64,
   %three64 = arith.constant 3 : i64
   %long = arith.constant 48 : i32
   %short = arith.cmpi slt, %size_all, %long : i32
-  %shortest = arith.cmpi sle, %size_few, %two : i32
+  %shortest = arith.cmpi sle, %size_few, %c8 : i32
   %few_share = arith.muli %few64, %processors64 : i64
   %few_twice = arith.muli %few_share, %two64 : i64
   %work_thrice = arith.muli %work, %three64 : i64

@@ -69,8 +69,8 @@ Status CudaKernel::State::putPlan(const ffdSpec &spec,
   options.lag = host.lag;
   options.multiprocessors = context->device().multiprocessors;
   options.resident = options.multiprocessors * ctasPerSm;
-  options.target = raggedPieces(options.resident);
-  std::vector<ffdPiece> pieces(size_t(std::max(options.target, extents.rows)));
+  options.target = raggedPieces(extents.rows, options.resident);
+  std::vector<ffdPiece> pieces(size_t(options.target));
   FFD_RETURN_IF_ERROR(planPieces(spec, options, host.lengths, pieces.data(),
                                  int64_t(pieces.size())));
   FFD_RETURN_IF_ERROR(put(plan, "plan", pieces.data(),

@@ -34,7 +34,7 @@ bool PagedCache::DevicePlan::Batch::operator==(const Batch &other) const {
 int64_t PagedCache::planEntries(int64_t count) const {
   const int64_t rows = count * shape.heads;
   if (pieceBlocks == 0)
-    return std::max(rows, raggedPieces(kernels->cuda->residentCtas()));
+    return raggedPieces(rows, kernels->cuda->residentCtas());
   const int64_t blocks = shape.maxTokens / shape.spec.quant_block;
   return rows * std::max<int64_t>(1, (blocks + pieceBlocks - 1) / pieceBlocks);
 }
@@ -145,7 +145,7 @@ Status PagedCache::planDecode(const ffdDecodeBatch &batch, uint64_t capture,
     if (pieceBlocks == 0) {
       p.multiprocessors = owner->cuda()->device().multiprocessors;
       p.resident = int32_t(kernels->cuda->residentCtas());
-      p.target = int32_t(raggedPieces(p.resident));
+      p.target = int32_t(raggedPieces(rows, p.resident));
     }
     FFD_RETURN_IF_ERROR(kernels->plan->launchPlan(p, stream));
     plan.batch = std::move(wanted);

@@ -73,7 +73,6 @@ static int64_t smallestSize(const std::vector<Planned> &batch, int64_t heads,
 
 static int64_t choosePieceBlocks(const PlanOptions &options,
                                  const std::vector<Planned> &batch) {
-  constexpr int64_t kShortest = 2;
   if (options.blocksPerPiece > 0)
     return options.blocksPerPiece;
   const auto size = [&](int64_t target, int64_t least) {
@@ -82,14 +81,14 @@ static int64_t choosePieceBlocks(const PlanOptions &options,
   const int64_t target = size(options.target, kMinPieceBlocks);
   if (options.multiprocessors <= 0)
     return target;
-  const int64_t few = size(options.multiprocessors, kShortest);
+  const int64_t few = size(options.multiprocessors, kMinPieceBlocks);
   const int64_t all = size(options.resident, kMinPieceBlocks);
   uint32_t blocks = 0; // as the kernel adds
   for (const Planned &p : batch)
     blocks += uint32_t(std::max<int64_t>(0, p.blocks));
   const int64_t work = int64_t(blocks) * options.kvHeads;
   if (all < kLongPieceBlocks &&
-      (few <= kShortest || 2 * few * options.multiprocessors <= 3 * work))
+      (few <= kMinPieceBlocks || 2 * few * options.multiprocessors <= 3 * work))
     return few;
   return 2 * all * options.resident <= 2 * work + target * options.resident
              ? all
@@ -150,7 +149,7 @@ int32_t ffd::pickGpuSplits(const ffdSpec &spec, int64_t rows, int64_t maxLength,
                            int64_t ctasPerMultiprocessor) {
   constexpr int64_t kMaxSplits = 1024;
   const int64_t blocks = maxLength / spec.quant_block;
-  const int64_t most = std::clamp<int64_t>(blocks / 2, 1, kMaxSplits);
+  const int64_t most = std::clamp<int64_t>(blocks / kMinPieceBlocks, 1, kMaxSplits);
   const auto pieces = [&](int64_t ctas) {
     return std::clamp<int64_t>(rows > 0 ? ctas / rows : 1, 1, most);
   };

@@ -164,6 +164,22 @@ TEST(Plan, PiecesForAGpu) {
             pieceBlocks(someSpec(), plain, ragged.data()));
 }
 
+/// More rows than a GPU holds CTAs: the long ones are cut even so.
+TEST(Plan, LongRowsOfManyAreCut) {
+  EXPECT_EQ(raggedPieces(8, 264), 264);
+  EXPECT_EQ(raggedPieces(256, 264), 388);
+  EXPECT_EQ(raggedPieces(512, 264), 644);
+  std::vector<int32_t> lengths(64, 2048);
+  lengths[17] = 262144;
+  PlanOptions options;
+  options.batch = 64;
+  options.kvHeads = 8;
+  options.multiprocessors = 132;
+  options.resident = 264;
+  options.target = raggedPieces(512, 264);
+  EXPECT_LE(pieceBlocks(someSpec(), options, lengths.data()), 2048 / 16);
+}
+
 TEST(Plan, BadOptionsAreNamed) {
   PlanOptions options;
   options.batch = 1;
@@ -180,7 +196,8 @@ TEST(Plan, PiecesWithoutAPlan) {
   const auto pick = [](int64_t rows, int64_t tokens) {
     return pickGpuSplits(someSpec(), rows, tokens, 132, 2);
   };
-  EXPECT_EQ(pick(8, 4096), 16);
+  EXPECT_EQ(pick(8, 4096), 4);
+  EXPECT_EQ(pick(8, 8192), 8);
   EXPECT_EQ(pick(8, 16384), 16);
   EXPECT_EQ(pick(8, 65536), 16);
   EXPECT_EQ(pick(8, 262144), 33);

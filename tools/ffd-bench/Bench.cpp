@@ -15,6 +15,7 @@
 #include "support/Errors.h"
 
 #include "ffd/FindKernel.h"
+#include "ffd/Plan.h"
 
 #include <algorithm>
 #include <limits>
@@ -141,10 +142,12 @@ std::vector<int64_t> Bench::splitsToTry(DecodeKernel &kernel,
     if (mode == SplitsMode::Fixed)
       return {options.splits};
     if (mode == SplitsMode::Auto)
-      return {2 * tasks};
+      return {raggedPieces(shape.rows(), tasks)};
     std::vector<int64_t> result;
-    for (int64_t halves : {2, 3, 4, 6, 8, 12})
-      result.push_back(tasks * halves / 2);
+    const int64_t rows = shape.rows();
+    for (int64_t quarters : {0, 1, 2, 3, 4, 6, 8, 12})
+      result.push_back(std::max(tasks, rows + tasks * quarters / 4));
+    result.erase(std::unique(result.begin(), result.end()), result.end());
     return result;
   }
   const int64_t picked =

@@ -18,6 +18,8 @@
 
 #include <cstdint>
 
+#include <algorithm>
+
 namespace ffd {
 
 struct PlanOptions {
@@ -41,23 +43,26 @@ struct PlanOptions {
   int32_t multiprocessors = 0, resident = 0;
 };
 
-/// No piece that the planner chooses the size of has fewer blocks, but the only
-/// one of a row: one for each warp of a CTA.
+/// No piece whose size is chosen has fewer blocks, but the only one of a row:
+/// one for each warp of a CTA, which scan them at the same time.
 inline constexpr int32_t kMinPieceBlocks = 8;
 
 /// A piece with fewer blocks is short: what it repeats of its row then costs
 /// more than CTAs that wait for memory in turn bring.
 inline constexpr int32_t kLongPieceBlocks = 48;
 
-/// Pieces to aim at in a ragged batch on a GPU that holds so many CTAs at a
-/// time: one and a half each (docs/performance.md).
-inline int64_t raggedPieces(int64_t resident) { return 3 * resident / 2; }
+/// Pieces to aim at in a ragged batch of so many rows on a GPU that holds so
+/// many CTAs at a time. Most rows of such a batch are short and end early; half
+/// a round of pieces beside one per row cuts the long ones (docs/schedule.md).
+inline int64_t raggedPieces(int64_t rows, int64_t resident) {
+  return std::max(resident, rows + resident / 2);
+}
 
 /// The size of a piece: the smallest number of blocks >= kMinPieceBlocks for
 /// which the rows have at most `target` pieces, or as many as there are rows.
 /// Given a GPU, it is a choice of three numbers of pieces:
-///   as many as it has multiprocessors, down to two blocks each, where pieces
-///     would be short even so and nearly as long as the average;
+///   as many as it has multiprocessors, where pieces would be short even so and
+///     nearly as long as the average;
 ///   else as many as it holds at a time, where the longest of those takes no
 ///     longer than the average and half a piece of the third;
 ///   else `target`.
