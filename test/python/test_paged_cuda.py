@@ -487,7 +487,7 @@ def test_what_is_elsewhere_is_refused(torch):  # noqa: F811
         cache.decode(0, s, q.bfloat16())
     with pytest.raises(TypeError, match="'q' is on meta, expected cuda:0"):
         cache.decode(0, s, q.to("meta"))
-    with pytest.raises(ValueError, match="device_sequences"):
+    with pytest.raises(ValueError, match="'sequences' is given outside of a capture"):
         cache.decode(0, torch.zeros(1, dtype=torch.int32, device="cuda"), q)
     with paged() as other:
         with pytest.raises(TypeError, match="'k' is on cuda:0, expected cpu, the device of the"):

@@ -167,8 +167,8 @@ TEST(Plan, PiecesForAGpu) {
 /// More rows than a GPU holds CTAs: the long ones are cut even so.
 TEST(Plan, LongRowsOfManyAreCut) {
   EXPECT_EQ(raggedPieces(8, 264), 264);
-  EXPECT_EQ(raggedPieces(256, 264), 388);
-  EXPECT_EQ(raggedPieces(512, 264), 644);
+  EXPECT_EQ(raggedPieces(256, 264), 414);
+  EXPECT_EQ(raggedPieces(512, 264), 670);
   std::vector<int32_t> lengths(64, 2048);
   lengths[17] = 262144;
   PlanOptions options;

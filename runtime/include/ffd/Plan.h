@@ -52,10 +52,11 @@ inline constexpr int32_t kMinPieceBlocks = 8;
 inline constexpr int32_t kLongPieceBlocks = 48;
 
 /// Pieces to aim at in a ragged batch of so many rows on a GPU that holds so
-/// many CTAs at a time. Most rows of such a batch are short and end early; half
-/// a round of pieces beside one per row cuts the long ones (docs/schedule.md).
+/// many CTAs at a time. Most rows of such a batch are short and end early; three
+/// fifths of a round of pieces beside one per row cut the long ones
+/// (docs/schedule.md).
 inline int64_t raggedPieces(int64_t rows, int64_t resident) {
-  return std::max(resident, rows + resident / 2);
+  return std::max(resident, rows + 3 * resident / 5);
 }
 
 /// The size of a piece: the smallest number of blocks >= kMinPieceBlocks for
