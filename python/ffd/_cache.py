@@ -44,13 +44,14 @@ class Result:
     @property
     def missed(self) -> np.ndarray | None:
         """float32 [batch, heads], with a certificate: the estimated share of the
-        softmax mass that was not attended to, 0 to 1."""
+        softmax mass that was not attended to, 0 to 1; NaN where lse is."""
         if self.skipped_lse is None:
             return None
         with np.errstate(invalid="ignore"):
             whole = np.logaddexp(self.lse, self.skipped_lse)
             share: np.ndarray = np.exp(self.skipped_lse - whole)
-        return np.where(np.isneginf(self.skipped_lse), np.float32(0), share)
+        nothing = np.isneginf(self.skipped_lse) & ~np.isnan(self.lse)
+        return np.where(nothing, np.float32(0), share)
 
 
 @dataclass(frozen=True)
@@ -245,11 +246,14 @@ class Cache:
         block = check.choice("select_block", select_block, SELECT_BLOCKS)
         scale = check.sm_scale(sm_scale, self.head_dim)
         refined = takes_refined(refined_max, selector, self._native.residuals)
+        kind = check.certificate(certificate)
+        if kind and self.scan_bits == 16:
+            raise ValueError(f"argument 'certificate' is '{certificate}' with scan_bits 16, "
+                             "expected 2, 4 or 8 scan bits, or 'none'")
         out, lse, kept, skipped = self._native.decode(
             runtime_, q, check.deltas(delta, self.batch), scale, block,
             check.integer("splits", splits, 0, 1024), check.text("selector", selector),
-            check.text("execution", execution or ""), refined,
-            check.certificate(certificate))
+            check.text("execution", execution or ""), refined, kind)
         best = approximate = None
         if pseudo_max or scores:
             _, _, approximate, best = self._native.scan(runtime_, q, scale, False, bool(scores),

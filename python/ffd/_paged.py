@@ -114,7 +114,7 @@ class PagedCache:
         if check.text("pseudo_max", pseudo_max) not in ("scan", "refined"):
             raise ValueError(f"argument 'pseudo_max' is '{pseudo_max}', expected 'refined' or "
                              "'scan'")
-        check.certificate(certificate)
+        kind = check.certificate(certificate)
         self.certificate = certificate
         self.device, self._number = batches.device_of(target)
         self._framework: str | None = None
@@ -125,7 +125,7 @@ class PagedCache:
             select_block=check.choice("select_block", select_block, SELECT_BLOCKS),
             query_tokens=self.query_tokens, centre=check.centre(centre),
             pseudo_max=int(pseudo_max == "refined"),
-            certificate=check.certificate(certificate), layers=self.layers, kv_heads=self.kv_heads,
+            certificate=kind, layers=self.layers, kv_heads=self.kv_heads,
             sequences=self.max_sequences, lag=self.lag, max_tokens=self.max_tokens,
             pages=check.integer("pages", pages, 0), delta=batches.delta_of(delta),
             sm_scale=check.sm_scale(sm_scale, self.head_dim), host_pages=int(bool(host_pages)),

@@ -6,6 +6,8 @@ from __future__ import annotations
 import os
 import threading
 
+import numpy as np
+
 from . import _arguments
 
 try:
@@ -117,6 +119,9 @@ def takes_refined(refined_max: bool | None, selector: str, residuals: bool) -> b
     there are residuals that refine it."""
     if refined_max is None:
         return residuals and selector == "top_delta"
+    if not isinstance(refined_max, (bool, np.bool_)):
+        raise TypeError(f"argument 'refined_max' is {type(refined_max).__name__}, expected bool "
+                        "or None")
     return bool(refined_max)
 
 

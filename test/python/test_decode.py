@@ -405,6 +405,28 @@ def test_decode_with_a_certificate(certificate, runtime):  # cert_c1 to cert_c4
     for rule in (dict(selector="all"), dict(execution="split")):
         with pytest.raises(ValueError, match=f"'certificate' is '{certificate}' with selector"):
             cache.decode(q, certificate=certificate, runtime=runtime, **rule)
+    k, v = inputs(case)[1:3]
+    with pytest.raises(ValueError, match=f"'certificate' is '{certificate}' with scan_bits 16"):
+        ffd.decode(q, k, v, scan_bits=16, certificate=certificate, runtime=runtime)
+
+
+@pytest.mark.cpu
+def test_what_was_missed_of_a_bad_row(runtime):
+    """Not nothing: nobody knows."""
+    case = draw(633, lengths=[300], shared=False, delta=1.0, **SMALL)
+    case.k[0, 299, :, :] = np.inf
+    q, k, v = inputs(case)[:3]
+    got = ffd.decode(q, k, v, certificate="plain", refined_max=False, runtime=runtime)
+    assert np.isnan(got.lse).any() and (np.isnan(got.missed) == np.isnan(got.lse)).all()
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize("value", ("scan", 0, 1.0, np.array([True])), ids=repr)
+def test_refined_max_is_a_bool(value, runtime):
+    case = draw(634, lengths=[300], shared=False, delta=1.0, **SMALL)
+    q, k, v = inputs(case)[:3]
+    with pytest.raises(TypeError, match="'refined_max' is .*, expected bool or None"):
+        ffd.decode(q, k, v, refined_max=value, runtime=runtime)
 
 
 @BOTH

@@ -62,10 +62,10 @@ public:
   llvm::Error check() const;
 
   bool emulated() const { return target == "emulate"; }
-  int32_t centre() const; ///< an FFD_CENTRE
+  int32_t centre() const; ///< an ffdCentre
   /// An ffdPseudoMax; `unnamed` where --pseudo-max is not given.
   int32_t pseudoMaxOr(int32_t unnamed) const;
-  int16_t certificate() const; ///< an FFD_CERTIFICATE
+  int16_t certificate() const; ///< an ffdCertificate
 
   llvm::cl::opt<std::string> target, arch, centreName, pseudoMax,
       certificateName, kernelDir;

@@ -141,17 +141,42 @@ static LogicalResult checkDomain(TileDistributeOp loop, TileTeamsOp teams) {
 }
 
 /// The lowerings know skipped mass as what a team's own loop adds up of the
-/// scores and the mask that it yields.
-static LogicalResult checkSkipped(TileFinishOp finish) {
-  auto loop = finish.getSkipped().getDefiningOp<TileDistributeOp>();
-  TileSkippedOp skipped = loop.getSkippedOp();
-  if (loop.getDomain() == Domain::share && skipped &&
-      skipped->getParentOp() == loop.getOperation() &&
-      skipped.getMask() == loop.getYielded())
+/// scores and the mask that it yields, against the threshold that made the mask;
+/// the one on GPUs takes all of them from there.
+static LogicalResult checkSkipped(TileDistributeOp loop, TileTeamsOp teams) {
+  Value mass = loop.getSkipped();
+  if (!mass)
     return success();
-  return finish.emitOpError("writes skipped mass that is not the one of an "
-                            "'ffd.tile.skipped' of the yielded mask in a loop "
-                            "over the team's share, expected that");
+  bool written = llvm::any_of(mass.getUsers(), [&](Operation *user) {
+    auto finish = dyn_cast<TileFinishOp>(user);
+    return finish && finish.getSkipped() == mass;
+  });
+  if (!written)
+    return loop.emitOpError("has skipped mass that no 'ffd.tile.finish' "
+                            "writes, expected one that does");
+  TileSkippedOp skipped = loop.getSkippedOp();
+  bool known = loop.getDomain() == Domain::share && skipped &&
+               skipped->getParentOp() == loop.getOperation() &&
+               skipped.getMask() == loop.getYielded();
+  if (known) {
+    Value mask = skipped.getMask();
+    if (auto ends = mask.getDefiningOp<TileKeepEndsOp>())
+      mask = ends.getMask();
+    auto reach = mask.getDefiningOp<TileReachOp>();
+    auto scan = skipped.getScores().getDefiningOp<TileScanOp>();
+    known = reach && reach.getScores() == skipped.getScores() &&
+            reach.getThreshold() == skipped.getThreshold() && scan &&
+            !scan.getBody() && scan.getQuery() == skipped.getQuery() &&
+            scan.getThumbnail() == skipped.getThumbnail() &&
+            llvm::hasSingleElement(
+                teams.getBody()->getOps<TileThresholdOp>());
+  }
+  if (known)
+    return success();
+  return loop.emitOpError(
+      "has skipped mass that is not the one of an 'ffd.tile.skipped' of the "
+      "query, scores, threshold and mask of a loop over the team's share, "
+      "expected that");
 }
 
 LogicalResult mlir::ffd::checkKernelArguments(TileTeamsOp teams,
@@ -198,7 +223,15 @@ LogicalResult mlir::ffd::checkKernelArguments(TileTeamsOp teams,
         view = other;
       }
     if (auto loop = dyn_cast<TileDistributeOp>(op))
-      return checkDomain(loop, teams);
+      return success(succeeded(checkDomain(loop, teams)) &&
+                     succeeded(checkSkipped(loop, teams)));
+    if (auto skipped = dyn_cast<TileSkippedOp>(op)) {
+      auto loop = dyn_cast<TileDistributeOp>(skipped->getParentOp());
+      if (!loop || loop.getSkippedOp() != skipped)
+        return skipped.emitOpError("is not what its loop yields, expected one "
+                                   "per loop, and that yielded");
+      return success();
+    }
     if (auto query = dyn_cast<TileQueryOp>(op))
       return success(
           succeeded(check(op, "memory", query.getMemory(), "q")) &&
@@ -207,8 +240,6 @@ LogicalResult mlir::ffd::checkKernelArguments(TileTeamsOp teams,
       return check(op, "delta", threshold.getDelta(), "delta");
     if (auto found = dyn_cast<TileFinishOp>(op)) {
       finish = found;
-      if (finish.getSkipped() && failed(checkSkipped(finish)))
-        return failure();
       if (finish.getSkippedLse() &&
           failed(
               check(op, "skipped_lse", finish.getSkippedLse(), "skipped_lse")))

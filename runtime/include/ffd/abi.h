@@ -74,8 +74,8 @@ typedef struct ffdSpec {
   int32_t query_tokens; /* newest tokens of a sequence that ask at once, 1..8,
                            group * query_tokens at most 16; 0 is 1 */
   int32_t centre;       /* ffdCentre: what the cache's keys are relative to   */
-  /* Of a decode; other programs do not depend on them. They share a word that
-   * was the first one's alone, so that the struct has the size it always had. */
+  /* Of a decode; other programs do not depend on them. They share a word, so
+   * that the struct stays 44 bytes: an int32 pseudo_max reads as certificate 0. */
   int16_t pseudo_max;   /* ffdPseudoMax                                       */
   int16_t certificate;  /* ffdCertificate, with scan_bits 2, 4 or 8           */
 } ffdSpec;
@@ -158,7 +158,8 @@ typedef struct ffdDecodeArgs {
 
 /* Arguments of an exact decode (`ffd.exact`) are the same struct: K and V are
  * the whole sequence, row-major, in tail_k and tail_v with the tail strides;
- * planes, smax, centre, page_table, delta and kept are not read. */
+ * planes, smax, centre, page_table, delta and kept are not read, skipped_lse is
+ * not written. */
 
 /* The kernel "plan" (GPU only) writes a plan for a batch whose lengths are on
  * the device: what planPieces of Plan.h does. One parameter, this struct by

@@ -391,8 +391,8 @@ typedef struct ffdDecodeBatch {
   float *out;               /* [count][kv_heads * group][value_dim]           */
   float *lse;               /* [count][kv_heads * group], or NULL             */
   const int32_t *device_sequences; /* in a capture, instead of `sequences`, as
-                               in ffdAppendBatch; out and lse of what is no
-                               slot are not written                           */
+                               in ffdAppendBatch; out, lse and skipped_lse
+                               of what is no slot are not written             */
   float *skipped_lse;       /* [count][kv_heads * group], or NULL: natural log
                                of the estimated mass that the decode skips,
                                -infinity where it skips nothing. With a

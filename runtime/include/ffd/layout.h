@@ -155,7 +155,8 @@ struct Layout {
   //===--- Partial results of split rows -----------------------------------===//
 
   /// Floats of one partial result of one query head: the unnormalised output,
-  /// then the reference (natural log) and the sum, padded to 16 bytes.
+  /// then the reference (natural log), the sum and, with a certificate, the sum
+  /// of the skipped mass; padded to 16 bytes.
   constexpr int64_t partialFloats() const { return paddedValueDim() + 4; }
   /// Byte offset of the partials: they follow one 32-bit arrival counter per
   /// row (zero before the first launch; every launch leaves them zero).
