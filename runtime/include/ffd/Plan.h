@@ -16,9 +16,8 @@
 #include "ffd/Spec.h"
 #include "ffd/Status.h"
 
-#include <cstdint>
-
 #include <algorithm>
+#include <cstdint>
 
 namespace ffd {
 
